@@ -1,0 +1,3 @@
+//! What does a model file mean: samples to words?
+
+pub mod speech;

@@ -1,0 +1,1 @@
+//! Speech models: voice activity (Silero) and recognition (Moonshine).

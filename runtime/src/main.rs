@@ -1,0 +1,3 @@
+//! The `firstword` command.
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! From samples to final words: utterances, partial results, and what each step cost.
+
+pub mod transcript;

@@ -1,0 +1,1 @@
+//! Where does a graph run, and did it really run there?
