@@ -102,3 +102,26 @@ impl From<io::Error> for Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_system_says_becomes_what_the_user_can_do() {
+        let said = |kind: io::ErrorKind| Error::from(io::Error::from(kind)).to_string();
+        assert_eq!(
+            said(io::ErrorKind::PermissionDenied),
+            "permission denied; make it readable for this user"
+        );
+        assert_eq!(
+            said(io::ErrorKind::NotFound),
+            "no such file; check the path"
+        );
+        assert_eq!(
+            said(io::ErrorKind::IsADirectory),
+            "is a directory; name a sound file in it"
+        );
+        assert!(said(io::ErrorKind::ConnectionReset).starts_with("cannot be read: "));
+    }
+}

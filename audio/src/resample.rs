@@ -71,11 +71,11 @@ impl Conditioner {
                 available: format.channels,
             });
         }
-        let resampler = resampler(format.sample_rate)?;
-        let (trim, block) = match &resampler {
-            Some(r) => (r.output_delay(), vec![0.0; r.output_frames_max()]),
-            None => (0, Vec::new()),
+        let (resampler, trim) = match resampler(format.sample_rate)? {
+            Some((resampler, delay)) => (Some(resampler), delay),
+            None => (None, 0),
         };
+        let block = vec![0.0; resampler.as_ref().map_or(0, |r| r.output_frames_max())];
         Ok(Self {
             format,
             channels,
@@ -190,7 +190,11 @@ impl Conditioner {
     }
 }
 
-fn resampler(rate: u32) -> Result<Option<Box<dyn Resampler<f32>>>, Error> {
+/// A resampler and its filter's delay in output samples.
+type Delayed = (Box<dyn Resampler<f32>>, usize);
+
+/// `None`: there is nothing to do.
+fn resampler(rate: u32) -> Result<Option<Delayed>, Error> {
     if rate == SAMPLE_RATE {
         return Ok(None);
     }
@@ -198,6 +202,11 @@ fn resampler(rate: u32) -> Result<Option<Box<dyn Resampler<f32>>>, Error> {
         rate,
         reason: e.to_string(),
     };
+    let ratio = f64::from(SAMPLE_RATE) / f64::from(rate);
+    // The peak of a filter of so many input samples, in output samples. rubato's own `output_delay`
+    // forgets that a filter of odd length peaks half a sample early, and that the sinc interpolator's
+    // first sample is already one step in (measured with tones, see tests/resample.rs).
+    let peak = |length: usize| (length / 2) as f64 * ratio;
     let slower = rate.min(SAMPLE_RATE);
     // Below 8 kHz the filter gets shorter in samples, lest it be longer than a block of 40 ms.
     let taps = TAPS.min(slower / 25);
@@ -206,26 +215,22 @@ fn resampler(rate: u32) -> Result<Option<Box<dyn Resampler<f32>>>, Error> {
     let units = taps.div_ceil(unit_in.min(unit_out));
     if units * unit_out <= LONGEST_BLOCK {
         let block = (units * unit_in) as usize;
-        let fft = Fft::new_custom(
-            rate as usize,
-            SAMPLE_RATE as usize,
-            block,
-            1,
-            1,
-            WINDOW,
-            FixedSync::Both,
-        )
-        .map_err(failed)?;
-        return Ok(Some(Box::new(fft)));
+        let (from, to) = (rate as usize, SAMPLE_RATE as usize);
+        let fft =
+            Fft::new_custom(from, to, block, 1, 1, WINDOW, FixedSync::Both).map_err(failed)?;
+        return Ok(Some((Box::new(fft), peak(block).round() as usize)));
     }
-    let ratio = f64::from(SAMPLE_RATE) / f64::from(rate);
     // rubato counts the filter in input samples, but the cutoff relative to the slower rate.
     let length = (f64::from(taps) * f64::from(rate) / f64::from(slower)).ceil() as usize;
+    let length = length.next_multiple_of(8);
     let filter = SincInterpolationParameters::new(length, WINDOW)
         .f_cutoff(calculate_cutoff::<f32>(taps as usize, WINDOW));
     let chunk = (rate / 100) as usize;
     let sinc = Async::new_sinc(ratio, 1.0, &filter, chunk, 1, FixedAsync::Input).map_err(failed)?;
-    Ok(Some(Box::new(sinc)))
+    Ok(Some((
+        Box::new(sinc),
+        (peak(length) - 1.0).round() as usize,
+    )))
 }
 
 fn gcd(a: u32, b: u32) -> u32 {

@@ -7,6 +7,7 @@
 //! soon, so a lock cannot hide. That the trap works is tested by the same child with a planted lock, a
 //! planted allocation, a planted sleep.
 #![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // A test, helpers included.
 
 mod counting;
 
