@@ -60,7 +60,9 @@ impl Samples {
     /// How long these samples last.
     #[must_use]
     pub const fn duration(self) -> Duration {
-        Duration::from_nanos(self.0 * 1_000_000_000 / SAMPLE_RATE as u64)
+        // In 64 bits the product would overflow after 13 days of sound.
+        let nanos = self.0 as u128 * 1_000_000_000 / SAMPLE_RATE as u128;
+        Duration::from_nanos(nanos as u64)
     }
 
     /// Seconds, for people.
@@ -95,5 +97,56 @@ impl Sub for Samples {
 impl fmt::Display for Samples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.3} s", self.seconds())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_does_not_go_back() {
+        let first = Stamp::now();
+        assert!(Stamp::now() >= first);
+        assert!(first.as_nanos() > 0);
+    }
+
+    #[test]
+    fn time_since_a_later_instant_is_zero() {
+        let (early, late) = (Stamp::from_nanos(1_000), Stamp::from_nanos(3_500));
+        assert_eq!(late.since(early), Duration::from_nanos(2_500));
+        assert_eq!(early.since(late), Duration::ZERO);
+        assert_eq!(early + Duration::from_nanos(2_500), late);
+    }
+
+    // A sample lasts 1/16000 s = 62.5 µs.
+    #[test]
+    fn samples_and_durations_convert_both_ways() {
+        assert_eq!(Samples(1).duration(), Duration::from_nanos(62_500));
+        assert_eq!(Samples(16_000).duration(), Duration::from_secs(1));
+        assert_eq!(
+            Samples::from_duration(Duration::from_millis(30)),
+            Samples(480)
+        );
+        assert_eq!(
+            Samples::from_duration(Duration::from_nanos(31_249)),
+            Samples(0)
+        );
+        assert_eq!(
+            Samples::from_duration(Duration::from_nanos(31_250)),
+            Samples(1)
+        );
+        // A year of sound does not overflow.
+        let year = Duration::from_secs(365 * 86_400);
+        assert_eq!(Samples::from_duration(year).duration(), year);
+    }
+
+    #[test]
+    fn positions_add_subtract_and_print_as_seconds() {
+        assert_eq!(Samples(5) + Samples(3), Samples(8));
+        assert_eq!(Samples(5) - Samples(3), Samples(2));
+        assert_eq!(Samples(3).saturating_sub(Samples(5)), Samples(0));
+        assert_eq!(Samples(24_000).to_string(), "1.500 s");
+        assert_eq!(Samples(8_000).seconds(), 0.5);
     }
 }

@@ -1,0 +1,216 @@
+//! The promise to a capture callback: pushing and popping allocates nothing, takes no lock and makes
+//! no system call.
+//!
+//! The proof runs in a child process. Two threads push and pop a million times; each counts its calls
+//! into the allocator, and each has put itself under a seccomp filter that kills the process at any
+//! system call. A lock that has to wait calls futex, and a mutex that two threads hammer has to wait
+//! soon, so a lock cannot hide. That the trap works is tested by the same child with a planted lock, a
+//! planted allocation, a planted sleep.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // A test, helpers included.
+
+mod counting;
+
+use std::hint::spin_loop;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use firstword_audio::ring::{Reader, Writer, ring};
+use firstword_audio::{Format, Stamp};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+
+const PUSHES: u64 = 500_000;
+const POPS: u64 = 500_000;
+const SIGSYS: i32 = 31;
+/// The child's exit codes.
+const CLEAN: i32 = 0;
+const ALLOCATED: i32 = 3;
+const NO_SECCOMP: i32 = 77;
+const ROLE: &str = "FIRSTWORD_RING_TEST_ROLE";
+
+/// From here on, this thread dies, and the process with it, at any system call but those allowed by
+/// the test harness's end (none: the main thread ends the process).
+fn forbid_system_calls() -> bool {
+    let arch = std::env::consts::ARCH.try_into();
+    // A filter needs a rule: exit of the thread, which does not happen.
+    let exit = if cfg!(target_arch = "x86_64") { 60 } else { 93 };
+    let rules = [(exit, Vec::<SeccompRule>::new())].into_iter().collect();
+    let program = arch.ok().and_then(|arch| {
+        let filter = SeccompFilter::new(
+            rules,
+            SeccompAction::KillProcess,
+            SeccompAction::Allow,
+            arch,
+        );
+        BpfProgram::try_from(filter.ok()?).ok()
+    });
+    program.is_some_and(|p| seccompiler::apply_filter(&p).is_ok())
+}
+
+/// What is planted beside the ring, to see whether the trap shuts.
+#[derive(Clone, Copy, PartialEq)]
+enum Plant {
+    Nothing,
+    Lock,
+    Allocation,
+    Sleep,
+}
+
+#[derive(Default)]
+struct Meeting {
+    no_seccomp: AtomicBool,
+    ready: AtomicU64,
+    done: AtomicU64,
+    allocator_calls: AtomicU64,
+    lock: Mutex<u64>,
+}
+
+impl Meeting {
+    /// Runs `work` under the filter, when all threads are ready; then waits to be ended.
+    fn guarded(&self, work: impl FnOnce(&Self)) -> ! {
+        if !forbid_system_calls() {
+            self.no_seccomp.store(true, SeqCst);
+        }
+        self.ready.fetch_add(1, SeqCst);
+        while self.ready.load(SeqCst) < 2 {
+            spin_loop();
+        }
+        let before = counting::calls();
+        work(self);
+        self.allocator_calls
+            .fetch_add(counting::calls() - before, SeqCst);
+        self.done.fetch_add(1, SeqCst);
+        loop {
+            spin_loop();
+        }
+    }
+}
+
+fn produce(mut writer: Writer, meeting: &Meeting, plant: Plant) {
+    let samples = [0.25; 2 * 64];
+    for i in 0..PUSHES {
+        match plant {
+            Plant::Lock => *meeting.lock.lock().unwrap() += 1,
+            Plant::Allocation if i == 1_000 => drop(std::hint::black_box(Box::new(i))),
+            Plant::Sleep if i == 1_000 => thread::sleep(Duration::from_nanos(1)),
+            _ => {}
+        }
+        let frames = (i % 64) as usize + 1;
+        let accepted = writer.push(&samples[..2 * frames], Stamp::from_nanos(i * 1_000_000));
+        if accepted < frames {
+            writer.overrun(frames - accepted);
+        }
+    }
+    // Dropping frees, which is not what is measured.
+    std::mem::forget(writer);
+}
+
+fn consume(mut reader: Reader, meeting: &Meeting, plant: Plant) {
+    let mut out = [0.0; 2 * 100];
+    for i in 0..POPS {
+        if plant == Plant::Lock {
+            *meeting.lock.lock().unwrap() += 1;
+        }
+        let frames = (i % 100) as usize + 1;
+        std::hint::black_box(reader.pop(&mut out[..2 * frames]));
+        std::hint::black_box((reader.is_finished(), reader.dropped_frames()));
+    }
+    std::mem::forget(reader);
+}
+
+fn child(plant: Plant) -> ! {
+    let (writer, reader) = ring(
+        Format {
+            sample_rate: 48_000,
+            channels: 2,
+        },
+        1_024,
+    );
+    let meeting = Arc::new(Meeting::default());
+    let (a, b) = (Arc::clone(&meeting), Arc::clone(&meeting));
+    thread::spawn(move || a.guarded(|m| produce(writer, m, plant)));
+    thread::spawn(move || b.guarded(|m| consume(reader, m, plant)));
+    while meeting.done.load(SeqCst) < 2 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let allocator_calls = meeting.allocator_calls.load(SeqCst);
+    std::process::exit(match allocator_calls {
+        _ if meeting.no_seccomp.load(SeqCst) => NO_SECCOMP,
+        0 => CLEAN,
+        _ => ALLOCATED,
+    });
+}
+
+/// Not a test by itself: what the tests below start as their child.
+#[test]
+fn child_process() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("nothing") => child(Plant::Nothing),
+        Ok("lock") => child(Plant::Lock),
+        Ok("allocation") => child(Plant::Allocation),
+        Ok("sleep") => child(Plant::Sleep),
+        _ => {}
+    }
+}
+
+/// `None`: the kernel has no seccomp, and the test says that it was skipped.
+fn run(role: &str) -> Option<ExitStatus> {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_process", "--test-threads=1"])
+        .env(ROLE, role)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    if status.code() == Some(NO_SECCOMP) {
+        println!("skipped: this kernel has no seccomp filters");
+        return None;
+    }
+    Some(status)
+}
+
+#[test]
+fn a_million_pushes_and_pops_allocate_nothing_and_make_no_system_call() {
+    let Some(status) = run("nothing") else { return };
+    assert_eq!(status.code(), Some(CLEAN), "{status}");
+}
+
+#[test]
+fn the_trap_catches_a_lock() {
+    let Some(status) = run("lock") else { return };
+    assert_eq!(status.signal(), Some(SIGSYS), "{status}");
+}
+
+#[test]
+fn the_trap_catches_an_allocation() {
+    let Some(status) = run("allocation") else {
+        return;
+    };
+    assert_eq!(status.code(), Some(ALLOCATED), "{status}");
+}
+
+#[test]
+fn the_trap_catches_a_system_call() {
+    let Some(status) = run("sleep") else { return };
+    assert_eq!(status.signal(), Some(SIGSYS), "{status}");
+}
+
+/// A lock that nobody else holds makes no system call, so the source is looked at as well.
+#[test]
+fn the_ring_names_no_lock() {
+    let source = include_str!("../src/ring.rs");
+    let code = source.split("#[cfg(test)]").next().unwrap();
+    let code: String = code
+        .lines()
+        .filter(|l| !l.trim_start().starts_with("//"))
+        .collect();
+    for lock in [
+        "Mutex", "RwLock", "Condvar", "mpsc", "Once", "Lazy", "park", "Barrier",
+    ] {
+        assert!(!code.contains(lock), "ring.rs uses {lock}");
+    }
+}
