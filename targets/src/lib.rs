@@ -26,6 +26,7 @@ pub use library::{Library, LibraryError, Origin, Search};
 pub use target::{Target, UnknownTarget};
 
 /// ONNX Runtime's own text as one line: its messages span several, an error of ours may not.
-fn one_line(text: &str) -> String {
+#[must_use]
+pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
