@@ -157,10 +157,15 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "firstword: {}", printable(text));
 }
 
-/// A file name for a message: what is not UTF-8 is shown as U+FFFD, control characters are escaped.
+/// A file name for a message: what is not UTF-8 is shown as U+FFFD, control characters are escaped,
+/// and one that is empty is shown as `""`.
 #[must_use]
 pub fn name(path: impl AsRef<OsStr>) -> String {
-    printable(&path.as_ref().to_string_lossy()).into_owned()
+    let path = path.as_ref();
+    if path.is_empty() {
+        return "\"\"".to_owned();
+    }
+    printable(&path.to_string_lossy()).into_owned()
 }
 
 /// `text` on one line, without characters that could drive a terminal: control characters and the
