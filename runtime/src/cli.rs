@@ -110,7 +110,7 @@ pub struct TranscribeArgs {
     /// Listen to this channel only, counted from 1 [default: the average of all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub channel: Option<u16>,
-    /// Speech model: a name from `firstword model list`, or a folder [default: speech.model of the configuration]
+    /// Speech model: a name from `firstword model list`, or a folder with a / in its path [default: speech.model of the configuration]
     #[arg(long, value_name = "NAME|DIR")]
     pub model: Option<OsString>,
     /// Where the model runs [default: speech.target of the configuration, cpu]

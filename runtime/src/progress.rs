@@ -10,8 +10,8 @@ use crate::exit::printable;
 
 /// A recording shorter than this is done before a bar could be read.
 const WORTH_SHOWING: Samples = Samples(10 * SAMPLE_RATE as u64);
-/// How often the picture changes at most.
-const REFRESH: Duration = Duration::from_millis(100);
+/// Characters of a name beside a bar: bar and numbers need the rest of 80 columns.
+const NAME: usize = 32;
 
 /// The way through one recording, or through one download.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
-        bar.set_prefix(printable(name).into_owned());
+        bar.set_prefix(short(name));
         Self {
             bar: Some(bar),
             began: Instant::now(),
@@ -89,13 +89,6 @@ impl Progress {
         }
     }
 
-    /// Something of unknown length is under way: the spinner turns by itself.
-    pub fn turn(&self) {
-        if let Some(bar) = &self.bar {
-            bar.enable_steady_tick(REFRESH);
-        }
-    }
-
     /// Runs `write` with the bar off the screen, so that lines and bar do not mix.
     pub fn suspend<R>(&self, write: impl FnOnce() -> R) -> R {
         match &self.bar {
@@ -116,6 +109,17 @@ impl Drop for Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A name that leaves room for the bar; its end tells more than its beginning.
+fn short(name: &str) -> String {
+    let name = printable(name);
+    let length = name.chars().count();
+    if length <= NAME {
+        return name.into_owned();
+    }
+    let end = name.chars().skip(length - (NAME - 1));
+    std::iter::once('…').chain(end).collect()
 }
 
 fn hundredths(position: Samples) -> u64 {
@@ -142,6 +146,16 @@ fn speed(position: Samples, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_path_shows_its_end() {
+        // 1 + 8 + 1 + 10 + 1 + 11 characters.
+        assert_eq!(
+            short("/srv/recordings/2026-11-30/meeting.wav"),
+            "…cordings/2026-11-30/meeting.wav"
+        );
+        assert_eq!(short("talk.wav"), "talk.wav");
+    }
 
     #[test]
     fn speed_is_told_in_multiples_of_real_time() {

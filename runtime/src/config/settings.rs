@@ -94,7 +94,7 @@ typed! {
     usize: Value::Count(n) => usize::try_from(*n).ok();
     f64: Value::Ratio(x) => Some(*x);
     Duration: Value::Time(time) => Some(*time);
-    String: Value::Name(text) => Some(text.clone());
+    String: Value::Name(text) | Value::Model(text) => Some(text.clone());
     Option<PathBuf>: Value::Path(path) => Some(Some(path.clone()).filter(|p| !p.as_os_str().is_empty()));
 }
 
@@ -173,8 +173,8 @@ table! {
 
     /// How speech becomes text.
     speech: Speech {
-        /// The speech model: a name that `firstword model list` knows, or a folder.
-        model: String = "moonshine-tiny-en", Kind::Name;
+        /// The speech model: a name that `firstword model list` knows, or a folder with a / in its path.
+        model: String = "moonshine-tiny-en", Kind::Model;
         /// Where the model runs: provider, or provider:device, or several in order of preference, separated
         /// by commas.
         target: String = "cpu", Kind::Name;
@@ -187,8 +187,8 @@ table! {
 
     /// Where speech begins and ends.
     voice_activity: VoiceActivity {
-        /// The voice activity model: a name that `firstword model list` knows, or a folder.
-        model: String = "silero-vad", Kind::Name;
+        /// The voice activity model: a name that `firstword model list` knows, or a folder with a / in its path.
+        model: String = "silero-vad", Kind::Model;
         /// Probability of speech from which a piece of sound counts as speech.
         threshold: f64 = "0.5", Kind::Ratio { least: 0.01, most: 0.99 };
         /// Silence that ends an utterance. Shorter: finals come sooner, sentences are cut more often.

@@ -145,7 +145,8 @@ fn deep_nesting_is_refused_without_exhausting_the_stack() {
 
 #[test]
 fn relative_paths_count_from_the_file_and_tilde_is_home() {
-    let text = b"[models]\nfolder = \"store\"\n[log]\nfolder = \"~/log\"\n";
+    let text =
+        b"[speech]\nmodel = \"./tiny\"\n[models]\nfolder = \"store\"\n[log]\nfolder = \"~/log\"\n";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
@@ -157,6 +158,10 @@ fn relative_paths_count_from_the_file_and_tilde_is_home() {
         Some(folder.path().join("store"))
     );
     assert_eq!(config.settings.log.folder, Some("/home/ada/log".into()));
+    assert_eq!(
+        Path::new(&config.settings.speech.model),
+        folder.path().join("tiny")
+    );
 }
 
 #[test]
@@ -189,6 +194,7 @@ fn accepted(kind: Kind) -> BoxedStrategy<String> {
             .prop_map(|nanos| time_text(std::time::Duration::from_nanos(nanos)))
             .boxed(),
         Kind::Name => "[^\\x00]{0,20}x".boxed(),
+        Kind::Model => "[^\\x00]{0,20}x".boxed(),
         Kind::Path => "(/[^\\x00]{1,12}){0,3}".boxed(),
     }
 }

@@ -36,6 +36,8 @@ pub enum Kind {
     },
     /// Text that may not be empty.
     Name,
+    /// A model: a name of the catalogue, or the path of a folder, which has a `/` in it.
+    Model,
     /// A path; empty means that the program finds one by itself.
     Path,
 }
@@ -53,6 +55,8 @@ pub enum Value {
     Time(Duration),
     /// See [`Kind::Name`].
     Name(String),
+    /// See [`Kind::Model`].
+    Model(String),
     /// See [`Kind::Path`].
     Path(PathBuf),
 }
@@ -84,6 +88,7 @@ impl fmt::Display for Kind {
                 )
             }
             Self::Name => f.write_str("a name"),
+            Self::Model => f.write_str("a name or a folder"),
             Self::Path => f.write_str("a path"),
         }
     }
@@ -105,6 +110,7 @@ impl Kind {
             Self::Ratio { .. } => text.parse().ok().map(Value::Ratio),
             Self::Time { .. } => read_time(text).map(Value::Time),
             Self::Name => Some(Value::Name(text.to_owned())),
+            Self::Model => Some(Value::Model(text.to_owned())),
             Self::Path => Some(Value::Path(PathBuf::from(text))),
         };
         value
@@ -133,6 +139,7 @@ impl Kind {
             }
             (Self::Time { .. }, DeValue::String(text)) => read_time(text).map(Value::Time),
             (Self::Name, DeValue::String(text)) => Some(Value::Name(text.to_string())),
+            (Self::Model, DeValue::String(text)) => Some(Value::Model(text.to_string())),
             (Self::Path, DeValue::String(text)) => Some(Value::Path(PathBuf::from(text.as_ref()))),
             _ => None,
         };
@@ -145,6 +152,7 @@ impl Kind {
         let expected = match self {
             Self::Time { .. } => format!("{self} (with its unit: ms, s or min)"),
             Self::Name => "a name that is not empty".to_owned(),
+            Self::Model => "a model's name, or a folder with a / in its path".to_owned(),
             _ => self.to_string(),
         };
         Mismatch { expected, found }
@@ -156,7 +164,9 @@ impl Kind {
             // NaN is in no range.
             (Self::Ratio { least, most }, Value::Ratio(v)) => (least..=most).contains(&v),
             (Self::Time { least, most }, Value::Time(v)) => (least..=most).contains(&v),
-            (Self::Name, Value::Name(text)) => !text.trim().is_empty() && !text.contains('\0'),
+            (Self::Name, Value::Name(text)) | (Self::Model, Value::Model(text)) => {
+                !text.trim().is_empty() && !text.contains('\0')
+            }
             (Self::Path, Value::Path(path)) => !path.as_os_str().as_encoded_bytes().contains(&0),
             _ => true,
         }
@@ -167,12 +177,14 @@ impl Value {
     /// A relative path made absolute against `folder`, `~/` against `home`; other values unchanged.
     #[must_use]
     pub fn anchored(self, folder: &Path, home: Option<&Path>) -> Self {
+        let anchor = |path: &Path| match (path.strip_prefix("~"), home) {
+            (Ok(rest), Some(home)) => home.join(rest),
+            _ => folder.join(path),
+        };
         match self {
-            Self::Path(path) if !path.as_os_str().is_empty() => {
-                match (path.strip_prefix("~"), home) {
-                    (Ok(rest), Some(home)) => Self::Path(home.join(rest)),
-                    _ => Self::Path(folder.join(path)),
-                }
+            Self::Path(path) if !path.as_os_str().is_empty() => Self::Path(anchor(&path)),
+            Self::Model(text) if text.contains('/') => {
+                Self::Model(anchor(Path::new(&text)).to_string_lossy().into_owned())
             }
             other => other,
         }
@@ -187,7 +199,7 @@ impl Value {
             // Debug keeps the point or the exponent, which TOML needs to see a float.
             Self::Ratio(x) => format!("{x:?}"),
             Self::Time(time) => format!("\"{}\"", time_text(*time)),
-            Self::Name(text) => toml::Value::String(text.clone()).to_string(),
+            Self::Name(text) | Self::Model(text) => toml::Value::String(text.clone()).to_string(),
             Self::Path(path) => {
                 toml::Value::String(path.to_string_lossy().into_owned()).to_string()
             }
@@ -202,7 +214,7 @@ impl Value {
             Self::Count(n) => (*n).into(),
             Self::Ratio(x) => (*x).into(),
             Self::Time(time) => time_text(*time).into(),
-            Self::Name(text) => text.clone().into(),
+            Self::Name(text) | Self::Model(text) => text.clone().into(),
             Self::Path(path) => path.to_string_lossy().into_owned().into(),
         }
     }

@@ -175,12 +175,10 @@ pub fn open(args: &TranscribeArgs) -> Result<Box<dyn Sink>, CommandError> {
         }
         None => Writer::stdout(),
     };
+    let announce = args.files.len() > 1 && io::stderr().is_terminal();
     Ok(match args.format {
-        Format::Text if partials_in_place(args) => Box::new(Terminal::new(writer)),
-        Format::Text => {
-            let announce = args.files.len() > 1 && io::stderr().is_terminal();
-            Box::new(Text::new(writer, announce))
-        }
+        Format::Text if partials_in_place(args) => Box::new(Terminal::new(writer, announce)),
+        Format::Text => Box::new(Text::new(writer, announce)),
         Format::Json => Box::new(Json::new(writer, args.partials)),
         Format::Srt => Box::new(Subtitles::new(writer, Dialect::Srt)),
         Format::Vtt => Box::new(Subtitles::new(writer, Dialect::Vtt)),
@@ -226,3 +224,57 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod fixture;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit_of(out: impl Write + Send + 'static) -> Exit {
+        Writer::new("out", out).put("text\n").unwrap_err().exit()
+    }
+
+    #[test]
+    fn a_reader_that_went_away_and_a_full_disk_end_differently() {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(exit_of(writer), Exit::PipeClosed);
+        assert_eq!(
+            exit_of(File::options().write(true).open("/dev/full").unwrap()),
+            Exit::Output
+        );
+    }
+
+    #[test]
+    fn a_recording_is_not_overwritten_by_its_own_transcript() {
+        use clap::Parser;
+
+        let folder = tempfile::tempdir().unwrap();
+        let clip = folder.path().join("talk.wav");
+        std::fs::write(&clip, "sound").unwrap();
+        // Another name of the same file.
+        let link = folder.path().join("talk.txt");
+        std::fs::hard_link(&clip, &link).unwrap();
+        let line = ["firstword", "transcribe", "--output"].map(Into::into);
+        let line = line
+            .into_iter()
+            .chain([link.into_os_string(), clip.clone().into_os_string()]);
+        let crate::cli::Command::Transcribe(args) = crate::cli::Cli::parse_from(line).command
+        else {
+            panic!("not transcribe")
+        };
+        let refusal = open(&args).err().unwrap();
+        assert_eq!(refusal.exit, Exit::Usage);
+        assert_eq!(std::fs::read(&clip).unwrap(), b"sound");
+    }
+
+    #[test]
+    fn a_folder_that_does_not_exist_is_named() {
+        let error = Writer::file(Path::new("/no/such/folder/talk.txt"))
+            .err()
+            .unwrap();
+        assert_eq!(
+            CommandError::from(error).to_string(),
+            "/no/such/folder/talk.txt: can't be written: no such file or directory"
+        );
+    }
+}

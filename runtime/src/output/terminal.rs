@@ -29,15 +29,19 @@ pub struct Terminal {
     size: fn() -> Size,
     /// Rows that the partial on the screen takes; 0 when there is none.
     rows: usize,
-    stream: Option<String>,
+    announce: bool,
     handed: HandOver,
 }
 
 impl Terminal {
-    /// On the terminal of standard output.
+    /// On the terminal of standard output. With `announce`, the name of each stream goes to standard error
+    /// when it begins.
     #[must_use]
-    pub fn new(writer: Writer) -> Self {
-        Self::sized(writer, size_of_stdout)
+    pub fn new(writer: Writer, announce: bool) -> Self {
+        Self {
+            announce,
+            ..Self::sized(writer, size_of_stdout)
+        }
     }
 
     fn sized(writer: Writer, size: fn() -> Size) -> Self {
@@ -45,7 +49,7 @@ impl Terminal {
             writer,
             size,
             rows: 0,
-            stream: None,
+            announce: false,
             handed: HandOver::default(),
         }
     }
@@ -85,8 +89,7 @@ impl Sink for Terminal {
         let left = self.erase();
         self.writer.put(&left)?;
         self.handed.forget(stream);
-        // The first of several is known to be one of several only when the second begins.
-        if self.stream.replace(stream.name.clone()).is_some() {
+        if self.announce {
             say(&stream.name);
         }
         Ok(())
