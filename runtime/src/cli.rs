@@ -321,6 +321,14 @@ impl TranscribeArgs {
         if self.files.iter().filter(|file| is_stdin(file)).count() > 1 {
             return refuse("-", "standard input can be read only once; name it once");
         }
+        if let (Some(wanted), Some(_)) = (self.channel, self.raw) {
+            let there = self.channels.unwrap_or(1);
+            if wanted > there {
+                let reason =
+                    format!("expected a channel from 1 to {there} (--channels), found {wanted}");
+                return refuse("--channel", &reason);
+            }
+        }
         if matches!(self.format, Format::Srt | Format::Vtt) {
             if self.files.len() > 1 {
                 return refuse(
@@ -432,6 +440,27 @@ mod tests {
         .unwrap();
         let flags: Vec<&str> = cli.overrides().iter().map(|o| o.flag).collect();
         assert_eq!(flags, ["--threads", "--offline", "--model"]);
+    }
+
+    #[test]
+    fn a_channel_that_raw_samples_do_not_have_is_refused() {
+        let line = [
+            "transcribe",
+            "--raw",
+            "s16le",
+            "--channels",
+            "2",
+            "--channel",
+            "3",
+            "-",
+        ];
+        let Command::Transcribe(args) = read(&line).unwrap().command else {
+            panic!("not transcribe")
+        };
+        assert_eq!(
+            args.check().unwrap_err().to_string(),
+            "--channel: expected a channel from 1 to 2 (--channels), found 3"
+        );
     }
 
     #[test]

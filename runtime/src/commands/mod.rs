@@ -7,9 +7,13 @@ pub mod transcribe;
 
 use std::ffi::OsString;
 use std::io;
+use std::path::{Path, PathBuf};
+
+use firstword_models::Store;
+use firstword_targets::Search;
 
 use crate::cli::{Cli, Command};
-use crate::config::{Config, ConfigError, Source, plain};
+use crate::config::{Config, ConfigError, Origin, Source, plain};
 use crate::exit::{CommandError, Exit, drives_terminal, report};
 use crate::interrupt::Interrupt;
 use crate::output::OutputError;
@@ -33,18 +37,46 @@ impl Context {
     ///
     /// # Errors
     /// When no folder can be worked out.
-    pub fn store_root(&self) -> Result<std::path::PathBuf, PlaceError> {
+    pub fn store_root(&self) -> Result<PathBuf, PlaceError> {
         match &self.config.settings.models.folder {
             Some(folder) => Ok(folder.clone()),
             None => self.place.store(),
         }
     }
 
+    /// The store of models and libraries.
+    ///
+    /// # Errors
+    /// When no folder can be worked out.
+    pub fn store(&self) -> Result<Store, PlaceError> {
+        self.store_root().map(Store::new)
+    }
+
+    /// Where to look for ONNX Runtime: the configured path under the name of its origin, else beside the
+    /// program, else in the store.
+    #[must_use]
+    pub fn library_search(&self) -> Search {
+        let configured = self.config.settings.onnxruntime.library.clone();
+        let mut search = Search {
+            beside: std::env::current_exe()
+                .ok()
+                .and_then(|program| program.parent().map(Path::to_owned)),
+            cache: self.store().ok().and_then(|store| store.library_folder()),
+            ..Search::default()
+        };
+        match self.config.origin("onnxruntime", "library") {
+            Some(Origin::Flag(_)) => search.flag = configured,
+            Some(Origin::Environment(_)) => search.environment = configured,
+            _ => search.configuration = configured,
+        }
+        search
+    }
+
     /// The folder of the log: `log.folder` of the configuration, else the state folder.
     ///
     /// # Errors
     /// When no folder can be worked out.
-    pub fn log_folder(&self) -> Result<std::path::PathBuf, PlaceError> {
+    pub fn log_folder(&self) -> Result<PathBuf, PlaceError> {
         match &self.config.settings.log.folder {
             Some(folder) => Ok(folder.clone()),
             None => self.place.log(),
