@@ -8,6 +8,7 @@
 #![allow(dead_code, unreachable_pub, unused_imports, clippy::unwrap_used)]
 
 mod normaliser;
+mod number_words;
 mod numbers;
 
 pub use normaliser::normalise;
