@@ -14,5 +14,5 @@ test: ## Everything that must hold: lints, documentation, tests
 lint: ## Formatting, clippy, documentation, scripts
 	@scripts/lint.sh
 
-peers: ## Measure against sherpa-onnx and moonshine-voice (ARGS="--json results.json")
+peers: ## Measure against sherpa-onnx and moonshine-voice (ARGS="--json FILE"; PEERS_ONLY=1: without ours)
 	@scripts/peers.sh $(ARGS)
