@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Everything that must hold. Ends with the tests that were skipped and one line with the counts.
+#
+#   FIRSTWORD_SHARED   folder of shared recordings and goldens [default: ../shared beside the checkout]
+#   FIRSTWORD_NO_SKIP  1: a skipped test is a failure
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export FIRSTWORD_SHARED=${FIRSTWORD_SHARED:-$(dirname "$PWD")/shared}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+log=$folder/log
+times=$folder/times
+: >"$times"
+
+# step NAME COMMAND…: runs it and notes how long it took.
+step() {
+    local name=$1 begin=$SECONDS failed=0
+    shift
+    echo "== $name"
+    "$@" || failed=$?
+    printf '%6d s  %s\n' $((SECONDS - begin)) "$name" >>"$times"
+    return "$failed"
+}
+
+status=0
+step "prepare" scripts/prepare.sh test
+# A lint that fails does not hide what the tests would say.
+step "lint" scripts/lint.sh || status=1
+step "build the tests" cargo test --workspace --locked --no-run
+step "fetch models" scripts/pull.sh "$(scripts/target-folder.sh)/debug/firstword"
+step "tests" scripts/run-tests.sh "$log" || status=1
+
+echo
+echo "Time by step:"
+cat "$times"
+[ "$status" -eq 0 ] || echo "Something failed: see above."
+scripts/count-tests.sh "$log" || status=1
+exit "$status"
