@@ -1,7 +1,9 @@
 //! Raw PCM: samples without a header, whose meaning the caller knows (`arecord -t raw`, a socket).
 
 use std::fmt;
+use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 use std::str::FromStr;
 
 use crate::error::Error;
@@ -76,6 +78,24 @@ impl FromStr for Sample {
             .find(|sample| sample.name().eq_ignore_ascii_case(s));
         known.ok_or_else(|| Error::RawFormat(s.to_owned()))
     }
+}
+
+/// Opens a file (or a named pipe) of raw samples.
+///
+/// # Errors
+/// [`Error::NotFound`], [`Error::Directory`], [`Error::Permission`], [`Error::Empty`], and those of
+/// [`Raw::new`].
+pub fn open(path: &Path, sample: Sample, format: Format) -> Result<Box<dyn Source>, Error> {
+    let file = File::open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_dir() {
+        return Err(Error::Directory);
+    }
+    let length = meta.is_file().then_some(meta.len());
+    if length == Some(0) {
+        return Err(Error::Empty);
+    }
+    Ok(Box::new(Raw::with_length(file, sample, format, length)?))
 }
 
 /// A source of raw PCM.

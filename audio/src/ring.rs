@@ -6,6 +6,7 @@
 //! slice's description is published before its samples, so the reader never sees a sample whose
 //! capture time it does not know.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -240,7 +241,13 @@ impl Reader {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         // In this order: after the flag nothing more is pushed.
-        self.shared.writer_gone.load(Ordering::Acquire) && self.samples.is_empty()
+        self.is_closed() && self.samples.is_empty()
+    }
+
+    /// True once the writer is gone: what is in the ring now is all that comes.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.shared.writer_gone.load(Ordering::Acquire)
     }
 
     /// Frames dropped by the producer so far.
@@ -269,6 +276,15 @@ impl Reader {
             }
             thread::sleep(left.min(POLL));
         }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("format", &self.format)
+            .field("ready_frames", &self.ready_frames())
+            .finish_non_exhaustive()
     }
 }
 

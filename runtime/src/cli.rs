@@ -3,7 +3,10 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use firstword_audio::raw::Sample;
 
 use crate::config::{Override, settings_help};
 use crate::exit::{CommandError, Exit, exit_code_help};
@@ -99,8 +102,8 @@ pub struct TranscribeArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Read raw samples of this format, without any header [default: the file says what it is]
-    #[arg(long, value_name = "FORMAT")]
-    pub raw: Option<RawFormat>,
+    #[arg(long, value_name = "FORMAT", value_parser = raw_format())]
+    pub raw: Option<Sample>,
     /// Samples per second of --raw, in hertz [default: 16000]
     #[arg(long, value_name = "HZ", requires = "raw", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
@@ -131,23 +134,6 @@ pub struct TranscribeArgs {
     /// Write the result into this file, replacing it [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-}
-
-/// Formats of raw samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RawFormat {
-    /// Signed 16 bit, little endian
-    S16le,
-    /// Signed 24 bit in three bytes, little endian
-    S24le,
-    /// Signed 32 bit, little endian
-    S32le,
-    /// Float 32 bit, −1…1, little endian
-    F32le,
-    /// Unsigned 8 bit
-    U8,
-    /// Signed 16 bit, big endian
-    S16be,
 }
 
 /// How the result is written.
@@ -311,6 +297,25 @@ impl Cli {
 }
 
 impl TranscribeArgs {
+    /// `firstword transcribe FILE`, nothing else said.
+    #[must_use]
+    pub fn of_file(file: PathBuf) -> Self {
+        Self {
+            files: vec![file],
+            raw: None,
+            rate: None,
+            channels: None,
+            channel: None,
+            model: None,
+            target: None,
+            format: Format::Text,
+            partials: false,
+            pace: Pace::File,
+            timings: false,
+            output: None,
+        }
+    }
+
     /// Refuses what clap can't see: combinations that mean nothing.
     ///
     /// # Errors
@@ -345,6 +350,11 @@ impl TranscribeArgs {
         }
         Ok(())
     }
+}
+
+/// The names of raw formats, as the audio crate spells them.
+fn raw_format() -> impl TypedValueParser<Value = Sample> {
+    PossibleValuesParser::new(Sample::ALL.map(Sample::name)).try_map(|name| name.parse::<Sample>())
 }
 
 /// Whether a file argument means standard input.

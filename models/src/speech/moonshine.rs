@@ -17,9 +17,9 @@ use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
 use ort::session::{IoBinding, Session};
 use ort::value::{DynValue, Tensor, TensorRef};
 
+use super::SpeechError;
 use super::decoding::{Draft, Hypothesis, Limits, Repetition, cut_loop};
 use super::tokenizer::{BEGIN, END, Tokenizer};
-use super::SpeechError;
 
 const ENCODER: &str = "encoder_model.ort";
 const DECODER: &str = "decoder_model_merged.ort";
@@ -101,7 +101,12 @@ impl Moonshine {
         let cpu = cpu.clone().for_changing_shapes();
         let file = folder.join(ENCODER);
         let encoder = cpu.session(library, &file)?;
-        expect_inputs(&encoder, &file, "encoder", &["input_values", "attention_mask"])?;
+        expect_inputs(
+            &encoder,
+            &file,
+            "encoder",
+            &["input_values", "attention_mask"],
+        )?;
         let file = folder.join(DECODER);
         let decoder = cpu.session(library, &file)?;
         expect_inputs(
@@ -198,7 +203,9 @@ impl Moonshine {
         let mut hypothesis = Hypothesis::default();
 
         let (accepted, mut next, mut cache) = self.check_draft(encoded, draft.tokens, forced)?;
-        hypothesis.tokens.extend_from_slice(&draft.tokens[..accepted]);
+        hypothesis
+            .tokens
+            .extend_from_slice(&draft.tokens[..accepted]);
         hypothesis.kept = accepted;
         hypothesis.steps = 1;
         on_step(Step {
@@ -286,12 +293,10 @@ impl Moonshine {
     fn bind(&self, encoded: &Encoded, cache: &[DynValue]) -> Result<IoBinding, SpeechError> {
         let error = SpeechError::step(DECODE);
         let mut binding = self.decoder.create_binding().map_err(&error)?;
-        let (shape, hidden) = encoded
-            .hidden
-            .try_extract_tensor::<f32>()
-            .map_err(&error)?;
+        let (shape, hidden) = encoded.hidden.try_extract_tensor::<f32>().map_err(&error)?;
         let width = shape.last().copied().unwrap_or_default() as usize;
-        let frame = Tensor::from_array(([1, 1, width], hidden[..width].to_vec())).map_err(&error)?;
+        let frame =
+            Tensor::from_array(([1, 1, width], hidden[..width].to_vec())).map_err(&error)?;
         binding
             .bind_input("encoder_hidden_states", &frame)
             .map_err(&error)?;

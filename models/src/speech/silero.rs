@@ -96,8 +96,8 @@ impl Silero {
             context.copy_from_slice(&frame[FRAME - CONTEXT..]);
         }
         let error = SpeechError::step(STEP);
-        let input =
-            TensorRef::from_array_view(([frames, CONTEXT + FRAME], &self.input[..])).map_err(&error)?;
+        let input = TensorRef::from_array_view(([frames, CONTEXT + FRAME], &self.input[..]))
+            .map_err(&error)?;
         let hidden =
             TensorRef::from_array_view(([1, 1, STATE], &voice.hidden[..])).map_err(&error)?;
         let cell = TensorRef::from_array_view(([1, 1, STATE], &voice.cell[..])).map_err(&error)?;

@@ -1,17 +1,37 @@
 //! `firstword demo`: a real recording as text, with the latency of each stage.
 
 use super::Context;
-use crate::cli::DemoArgs;
+use super::transcribe::Session;
+use crate::cli::{DemoArgs, TranscribeArgs};
 use crate::exit::{CommandError, Exit};
+use crate::output;
 
-/// Runs the demo.
+/// The catalogue's name of the recordings.
+const CLIPS: &str = "demo-clips";
+/// The recordings that hold speech.
+const FILES: [&str; 2] = ["beckett.wav", "two_cities.wav"];
+
+/// Transcribes the demo's recordings and prints what each stage cost.
 ///
 /// # Errors
-/// Always, until the recogniser is connected.
-pub fn run(_args: &DemoArgs, _context: &Context) -> Result<Exit, CommandError> {
-    Err(CommandError::new(
-        Exit::OnnxRuntime,
-        "demo",
-        "the recogniser is not connected yet",
-    ))
+/// When a model, a recording or the library is missing; says what to do.
+pub fn run(_args: &DemoArgs, context: &Context) -> Result<Exit, CommandError> {
+    let clips = context.store()?.resolve(CLIPS)?;
+    let mut recogniser = context.recogniser()?;
+    let mut exit = Exit::Success;
+    for file in FILES {
+        let path = clips.file(file);
+        let args = TranscribeArgs::of_file(path.clone());
+        eprintln!("\n$ firstword transcribe --timings {file}");
+        let mut session = Session::new(context, &mut recogniser, output::open(&args)?);
+        exit = exit.and(session.file(&path, &args)?);
+        session.finish(true)?;
+        if context.interrupt.is_requested() {
+            break;
+        }
+    }
+    eprintln!(
+        "\nYour own recording: firstword transcribe FILE (`--partials` shows the words as they come)"
+    );
+    Ok(exit)
 }

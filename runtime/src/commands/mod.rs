@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod demo;
+mod engine;
 pub mod model;
 pub mod transcribe;
 

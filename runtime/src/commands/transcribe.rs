@@ -1,17 +1,271 @@
 //! `firstword transcribe`: recordings and streams to text.
 
-use super::Context;
-use crate::cli::TranscribeArgs;
-use crate::exit::{CommandError, Exit};
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Transcribes the files in order.
+use firstword_audio::clock::Samples;
+use firstword_audio::raw::{Raw, Sample};
+use firstword_audio::{Channels, Error, Format, Source};
+
+use super::Context;
+use crate::cli::{Pace, TranscribeArgs, is_stdin};
+use crate::exit::{CommandError, Exit, name, report, say};
+use crate::log::Log;
+use crate::output::{self, OutputError, Sink};
+use crate::progress::Progress;
+use crate::speech::feed::{self, Feed};
+use crate::speech::listener::{How, News, Stopped, listen};
+use crate::speech::transcript::Event;
+use crate::speech::{Mode, Recogniser};
+use crate::timings::Timings;
+
+/// Transcribes the files in order. An input that can't be read is reported, and the next one is read.
 ///
 /// # Errors
-/// Always, until the recogniser is connected.
-pub fn run(_args: &TranscribeArgs, _context: &Context) -> Result<Exit, CommandError> {
-    Err(CommandError::new(
-        Exit::OnnxRuntime,
-        "transcribe",
-        "the recogniser is not connected yet",
-    ))
+/// What concerns all inputs: a model, the library, the output.
+pub fn run(args: &TranscribeArgs, context: &Context) -> Result<Exit, CommandError> {
+    let mut recogniser = context.recogniser()?;
+    let sink = output::open(args)?;
+    let mut session = Session::new(context, &mut recogniser, sink);
+    let mut exit = Exit::Success;
+    for file in &args.files {
+        exit = exit.and(session.file(file, args)?);
+        if context.interrupt.is_requested() {
+            break;
+        }
+    }
+    session.finish(args.timings)?;
+    Ok(exit)
+}
+
+/// One run over several inputs with the same models and the same sink.
+pub(super) struct Session<'a> {
+    context: &'a Context,
+    recogniser: &'a mut Recogniser,
+    sink: Box<dyn Sink>,
+    log: Option<Log>,
+    timings: Timings,
+    clocks: Clocks,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(
+        context: &'a Context,
+        recogniser: &'a mut Recogniser,
+        sink: Box<dyn Sink>,
+    ) -> Self {
+        let log = context
+            .config
+            .settings
+            .log
+            .latency
+            .then(|| match context.log_folder() {
+                Ok(folder) => Some(Log::open(&folder)),
+                Err(error) => {
+                    say(&format!("no latency log: {error}"));
+                    None
+                }
+            })
+            .flatten();
+        Self {
+            context,
+            recogniser,
+            sink,
+            log,
+            timings: Timings::default(),
+            clocks: Clocks::now(),
+        }
+    }
+
+    /// Transcribes one input; its own trouble is reported here.
+    pub(super) fn file(
+        &mut self,
+        file: &Path,
+        args: &TranscribeArgs,
+    ) -> Result<Exit, CommandError> {
+        let interrupt = &self.context.interrupt;
+        let shown = name(file);
+        let trouble = |error: &Error| CommandError::new(Exit::Input, &shown, error);
+        let pace = match args.pace {
+            Pace::File => feed::Pace::Unbounded,
+            Pace::Realtime => feed::Pace::RealTime,
+        };
+        let opening = Opening::of(file, args);
+        let feed = match Feed::start(move || opening.open(), pace, || interrupt.is_requested()) {
+            Ok(feed) => feed,
+            Err(Some(error)) => {
+                report(&trouble(&error));
+                return Ok(Exit::Input);
+            }
+            Err(None) => return Ok(interrupt.requested().unwrap_or(Exit::Interrupted)),
+        };
+        let live = is_stdin(file) || args.pace == Pace::Realtime;
+        let how = How {
+            name: &shown,
+            channels: args.channel.map_or(Channels::Mix, Channels::One),
+            settings: self
+                .context
+                .stream_settings(live || args.partials, args.partials),
+            mode: if live { Mode::Live } else { Mode::File },
+        };
+        let format = feed.reader.format();
+        let total = feed.frames.map(|frames| {
+            Samples((u128::from(frames) * 16_000 / u128::from(format.sample_rate)) as u64)
+        });
+        let progress = Progress::recording(&shown, total, output::partials_in_place(args));
+        let mut stream = output::Stream {
+            name: shown.clone(),
+            model: self.recogniser.names.model.clone(),
+            target: self.recogniser.names.target.clone(),
+            first_captured: None,
+        };
+        let (sink, log, timings) = (&mut self.sink, &mut self.log, &mut self.timings);
+        sink.begin(&stream)?;
+        let mut heard = Samples(0);
+        let result = listen(
+            feed,
+            self.recogniser,
+            how,
+            || interrupt.is_requested(),
+            |news| {
+                match news {
+                    News::Began(captured) => stream.first_captured = Some(captured),
+                    News::Event(event) => {
+                        progress.suspend(|| hand_over(sink.as_mut(), &stream, event))?;
+                        if let Event::Final(last) = event {
+                            if let Some(log) = log.as_mut() {
+                                log.write(&last.record);
+                            }
+                            timings.add(&last.record);
+                        }
+                    }
+                    News::Heard(position) => {
+                        heard = position;
+                        progress.advance(position);
+                    }
+                }
+                Ok::<_, OutputError>(())
+            },
+        );
+        progress.finish();
+        timings.heard(heard);
+        match result {
+            Ok(outcome) => {
+                for line in &outcome.damage {
+                    report(&CommandError::new(Exit::Input, &shown, line));
+                }
+                if let Some(error) = &outcome.error {
+                    report(&trouble(error));
+                }
+                Ok(if outcome.damage.is_empty() && outcome.error.is_none() {
+                    Exit::Success
+                } else {
+                    Exit::Input
+                })
+            }
+            Err(Stopped::Sound(error)) => {
+                report(&trouble(&error));
+                Ok(Exit::Input)
+            }
+            Err(Stopped::Model(error)) => Err(CommandError::from(error)),
+            Err(Stopped::Sink(error)) => Err(CommandError::from(error)),
+            Err(Stopped::Interrupted) => Ok(interrupt.requested().unwrap_or(Exit::Interrupted)),
+        }
+    }
+
+    /// Ends the output, prints the table if wanted, and says what became of the log.
+    pub(super) fn finish(mut self, table: bool) -> Result<(), CommandError> {
+        self.sink.finish()?;
+        if table {
+            let (cpu, elapsed) = self.clocks.spent();
+            eprint!("{}", self.timings.table(cpu, elapsed));
+        }
+        if let Some((log, trouble)) = self
+            .log
+            .as_ref()
+            .and_then(|log| log.trouble().map(|trouble| (log, trouble)))
+        {
+            say(&format!("{}: {trouble}", name(log.path())));
+        }
+        Ok(())
+    }
+}
+
+/// Shows an event and stamps the instant at which it was handed over.
+fn hand_over(
+    sink: &mut dyn Sink,
+    stream: &output::Stream,
+    event: &mut Event,
+) -> Result<(), OutputError> {
+    let silent = matches!(event, Event::Final(last) if last.text.is_empty());
+    if !silent {
+        sink.event(stream, event)?;
+    }
+    if let Event::Final(last) = event {
+        last.record.path.handed_over = last
+            .words
+            .iter()
+            .filter_map(|word| word.handed_over)
+            .max()
+            .unwrap_or(last.record.path.assembled)
+            .max(last.record.path.assembled);
+    }
+    Ok(())
+}
+
+/// How to open an input; carried to the reading thread.
+struct Opening {
+    file: PathBuf,
+    raw: Option<(Sample, Format)>,
+}
+
+impl Opening {
+    fn of(file: &Path, args: &TranscribeArgs) -> Self {
+        Self {
+            file: file.to_owned(),
+            raw: args.raw.map(|sample| {
+                let format = Format {
+                    sample_rate: args.rate.unwrap_or(16_000),
+                    channels: args.channels.unwrap_or(1),
+                };
+                (sample, format)
+            }),
+        }
+    }
+
+    fn open(self) -> Result<Box<dyn Source>, Error> {
+        match (self.raw, is_stdin(&self.file)) {
+            (None, true) => firstword_audio::stream(io::stdin()),
+            (None, false) => firstword_audio::open(&self.file),
+            (Some((sample, format)), true) => Ok(Box::new(Raw::new(io::stdin(), sample, format)?)),
+            (Some((sample, format)), false) => {
+                firstword_audio::raw::open(&self.file, sample, format)
+            }
+        }
+    }
+}
+
+/// Processor time and the clock, since then.
+struct Clocks {
+    cpu: rustix::time::Timespec,
+    began: std::time::Instant,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        Self {
+            cpu: rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime),
+            began: std::time::Instant::now(),
+        }
+    }
+
+    fn spent(&self) -> (std::time::Duration, std::time::Duration) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let nanos =
+            (now.tv_sec - self.cpu.tv_sec) * 1_000_000_000 + (now.tv_nsec - self.cpu.tv_nsec);
+        (
+            std::time::Duration::from_nanos(nanos.max(0) as u64),
+            self.began.elapsed(),
+        )
+    }
 }

@@ -168,7 +168,10 @@ impl Endpoint {
     /// The earliest sample that a later utterance could still want.
     #[must_use]
     pub fn needed_from(&self) -> Samples {
-        let earliest = self.now.saturating_sub(self.settings.pre_roll).max(self.floor);
+        let earliest = self
+            .now
+            .saturating_sub(self.settings.pre_roll)
+            .max(self.floor);
         let open = self.open.map_or(earliest, |open| open.start);
         self.resume.map_or(open, |resume| resume.min(open))
     }
@@ -209,9 +212,11 @@ impl Endpoint {
             .recent
             .iter()
             .filter(|(start, ..)| *start > open.start + OVERLAP)
-            .min_by(|a, b| (a.1 >= self.settings.threshold, a.2)
-                .partial_cmp(&(b.1 >= self.settings.threshold, b.2))
-                .unwrap_or(std::cmp::Ordering::Equal))
+            .min_by(|a, b| {
+                (a.1 >= self.settings.threshold, a.2)
+                    .partial_cmp(&(b.1 >= self.settings.threshold, b.2))
+                    .unwrap_or(std::cmp::Ordering::Equal)
+            })
             .map_or(self.now, |(start, ..)| *start + Samples(FRAME as u64 / 2));
         self.open = None;
         if !open.announced {

@@ -2,6 +2,8 @@
 
 pub mod agreement;
 pub mod endpoint;
+pub mod feed;
+pub mod listener;
 pub mod recogniser;
 pub mod seam;
 pub mod stream;

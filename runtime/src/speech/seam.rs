@@ -129,7 +129,11 @@ mod tests {
     fn words_heard_twice_are_printed_once() {
         for hold in [true, false] {
             assert_eq!(
-                joined("we had everything before us", "Before us, we had nothing", hold),
+                joined(
+                    "we had everything before us",
+                    "Before us, we had nothing",
+                    hold
+                ),
                 if hold {
                     "we had everything before us, we had nothing"
                 } else {
@@ -154,7 +158,11 @@ mod tests {
     #[test]
     fn a_fragment_before_the_overlap_is_left_out() {
         assert_eq!(
-            joined("the epoch of incredulity it", "Dulity, it was the season", true),
+            joined(
+                "the epoch of incredulity it",
+                "Dulity, it was the season",
+                true
+            ),
             "the epoch of incredulity it was the season"
         );
     }
@@ -169,7 +177,10 @@ mod tests {
 
     #[test]
     fn nothing_in_common_loses_nothing() {
-        assert_eq!(joined("one two three", "four five", true), "one two three four five");
+        assert_eq!(
+            joined("one two three", "four five", true),
+            "one two three four five"
+        );
         assert_eq!(joined("one two three", "", true), "one two three");
         assert_eq!(joined("", "four five", true), "four five");
     }

@@ -152,8 +152,7 @@ impl Stream {
         let rest = (sound_end - self.judged).0 as usize % FRAME;
         if rest > 0 {
             // Voice activity judges whole frames only.
-            self.audio
-                .resize(self.audio.len() + FRAME - rest, 0.0);
+            self.audio.resize(self.audio.len() + FRAME - rest, 0.0);
             self.judge(recogniser, events)?;
         }
         if let Some(Change::End {
@@ -284,8 +283,8 @@ impl Stream {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
-        let range = (open.start - self.audio_start).0 as usize
-            ..(covered - self.audio_start).0 as usize;
+        let range =
+            (open.start - self.audio_start).0 as usize..(covered - self.audio_start).0 as usize;
         let draft = Draft {
             tokens: open.agreement.previous(),
             forced: open.agreement.committed(),
@@ -348,7 +347,11 @@ impl Stream {
         let last = (speech_end.max(open.start + Samples(1))) - Samples(1);
         let certain = self.timeline.arrival(self.judged - Samples(1));
         let record = &mut open.record;
-        (record.work.read, record.work.resample, record.work.voice_activity) = self.spent;
+        (
+            record.work.read,
+            record.work.resample,
+            record.work.voice_activity,
+        ) = self.spent;
         record.counts.samples_lost = self.samples_lost;
         self.spent = Default::default();
         self.samples_lost = 0;
@@ -470,7 +473,9 @@ impl Utterance {
             utterance: self.record.utterance,
             start: self.start,
             covered,
-            captured: timeline.arrival(covered.saturating_sub(Samples(1))).captured,
+            captured: timeline
+                .arrival(covered.saturating_sub(Samples(1)))
+                .captured,
             committed: words[..committed.min(words.len())].join(" "),
             tentative,
         }
@@ -492,7 +497,9 @@ impl Utterance {
     }
 
     fn commit(&mut self, words: &[String], covered: Samples, timeline: &Timeline) {
-        let captured = timeline.arrival(covered.saturating_sub(Samples(1))).captured;
+        let captured = timeline
+            .arrival(covered.saturating_sub(Samples(1)))
+            .captured;
         let committed = Stamp::now();
         for text in words.iter().skip(self.words.len()) {
             self.words.push(Word {

@@ -1,0 +1,101 @@
+//! From the configuration to loaded models and settings for streams.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use firstword_audio::clock::Samples;
+use firstword_models::speech::{Moonshine, Silero, SpeechError};
+use firstword_targets::{Cpu, Library, LibraryError, Target};
+
+use super::Context;
+use crate::exit::{CommandError, Exit};
+use crate::speech::endpoint;
+use crate::speech::recogniser::{Names, Recogniser, Settings};
+
+impl Context {
+    /// Loads the library and the models that the configuration names.
+    ///
+    /// # Errors
+    /// With the exit code that belongs to what is missing.
+    pub fn recogniser(&self) -> Result<Recogniser, CommandError> {
+        let settings = &self.config.settings;
+        let target: Target = settings
+            .speech
+            .target
+            .parse()
+            .map_err(|error| CommandError::new(Exit::Usage, "speech.target", error))?;
+        // Models first: a misspelt name is quicker told than a library loaded.
+        let store = self.store()?;
+        let speech = store.resolve(&settings.speech.model)?;
+        let voice = store.resolve(&settings.voice_activity.model)?;
+        let library: &Library = self.library_search().load()?;
+        let cpu = Cpu {
+            spinning: settings.onnxruntime.spinning,
+            ..NonZeroUsize::new(settings.onnxruntime.threads)
+                .map_or_else(Cpu::default, Cpu::with_threads)
+        };
+        let moonshine = Moonshine::load(library, &cpu, &speech.path)?;
+        // A frame of voice activity is too little work for two.
+        let alone = Cpu {
+            threads: NonZeroUsize::MIN,
+            ..cpu
+        };
+        let silero = Silero::load(library, &alone, &voice.path)?;
+        Ok(Recogniser {
+            moonshine,
+            silero,
+            names: Names {
+                model: model_name(&settings.speech.model),
+                target: target.to_string(),
+                onnxruntime: library.version.clone(),
+            },
+        })
+    }
+
+    /// How streams are cut and shown. `waiting`: somebody waits for results while the sound goes on.
+    #[must_use]
+    pub fn stream_settings(&self, waiting: bool, partials: bool) -> Settings {
+        let settings = &self.config.settings;
+        let voice = &settings.voice_activity;
+        let samples = |time: Duration| Samples::from_duration(time);
+        Settings {
+            endpoint: endpoint::Settings {
+                threshold: voice.threshold as f32,
+                pause: samples(if waiting {
+                    voice.min_silence
+                } else {
+                    voice.min_silence_recording
+                }),
+                pre_roll: samples(voice.pre_roll),
+                post_roll: samples(voice.post_roll),
+                longest: samples(settings.speech.max_utterance),
+            },
+            partials: partials.then(|| samples(settings.speech.partial_interval)),
+        }
+    }
+}
+
+/// A model's name for records: without the folders of a path.
+fn model_name(model: &str) -> String {
+    Path::new(model).file_name().map_or_else(
+        || model.to_owned(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
+impl From<LibraryError> for CommandError {
+    fn from(error: LibraryError) -> Self {
+        Self::new(Exit::OnnxRuntime, "", error)
+    }
+}
+
+impl From<SpeechError> for CommandError {
+    fn from(error: SpeechError) -> Self {
+        let exit = match error {
+            SpeechError::Step { .. } => Exit::OnnxRuntime,
+            _ => Exit::Model,
+        };
+        Self::new(exit, "", error)
+    }
+}
