@@ -2,16 +2,18 @@
 //!
 //! What is set and why (measured figures in the project's ONNX Runtime notes):
 //!
-//! - **Threads: two at most by default.** A device of this class has few cores and other work to
-//!   do; speech steps are small, and more threads buy little and cost the neighbours much.
+//! - **One thread by default.** A device of this class has few cores and other work to do. On two
+//!   cores shared with other work, Moonshine's decoder took 3.9 ms per token with one thread and
+//!   5.3–8.3 ms (1.6 times the CPU time) with two; the encoder over 5 s took 57–61 ms against
+//!   38–83 ms (ONNX Runtime 1.31.1, spinning off). A second thread is for the encoder of an idle machine.
 //! - **Spinning off.** A waiting worker gives its core back. Two sessions whose threads spin made
 //!   small decode steps 2–6 times slower when they shared cores.
 //! - **Prepacking on** (`session.disable_prepacking=0`): 1.2–1.7 times per token on Moonshine's decoder.
 //! - **All graph optimisations** for `.onnx`. A `.ort` file was optimised when it was written: it
 //!   is loaded as it is, and ONNX Runtime applies only what was saved in it.
 //! - **The device is named** for every session, never left to ONNX Runtime. From 1.22 on that is
-//!   the listed device of the `CPUExecutionProvider`; an older library has no plugin providers and
-//!   no device choice: a session without providers is on the CPU and nowhere else.
+//!   the listed device of the `CPUExecutionProvider`; where none are listed (older libraries) there
+//!   is no choice to be made, and a session without providers is on the CPU.
 
 use std::fs::File;
 use std::io;
@@ -44,19 +46,12 @@ pub struct Cpu {
 impl Default for Cpu {
     fn default() -> Self {
         Self {
-            threads: default_threads(),
+            threads: NonZeroUsize::MIN,
             spinning: false,
             memory_pattern: true,
             arena: true,
         }
     }
-}
-
-/// Two, or one where the process may use only one core.
-fn default_threads() -> NonZeroUsize {
-    const TWO: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1);
-    // This counts what the process may use (affinity, cgroup quota), not what the board has.
-    std::thread::available_parallelism().map_or(NonZeroUsize::MIN, |cores| cores.min(TWO))
 }
 
 impl Cpu {
@@ -225,7 +220,7 @@ impl SessionError {
     }
 
     fn of_model(model: String, error: &ort::Error) -> Self {
-        let said = crate::one_line(error.message());
+        let said = without_source_line(&crate::one_line(error.message()));
         // ONNX Runtime has no code of its own for a missing operator: an unknown one is a failure
         // or an invalid graph by code, one without a kernel is "not implemented".
         let operator = [
@@ -252,6 +247,15 @@ impl SessionError {
     }
 }
 
+/// ONNX Runtime begins some messages with its own source file and line, which helps nobody here.
+fn without_source_line(said: &str) -> String {
+    let rest = match said.split_once(' ') {
+        Some((first, rest)) if first.contains(".cc:") || first.contains(".h:") => rest,
+        _ => said,
+    };
+    rest.strip_prefix("operator() ").unwrap_or(rest).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,8 +263,19 @@ mod tests {
     #[test]
     fn the_default_leaves_cores_to_others() {
         let cpu = Cpu::default();
-        assert!(cpu.threads.get() <= 2);
+        assert_eq!(cpu.threads.get(), 1);
         assert!(!cpu.spinning);
+    }
+
+    #[test]
+    fn the_source_line_of_onnx_runtime_is_left_out_of_what_it_said() {
+        // A message of 1.31.1 for a .ort file cut short.
+        let said = "inference_session.cc:2226 operator() ORT model verification failed.";
+        assert_eq!(without_source_line(said), "ORT model verification failed.");
+        assert_eq!(
+            without_source_line("Protobuf parsing failed."),
+            "Protobuf parsing failed."
+        );
     }
 
     #[test]

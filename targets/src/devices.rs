@@ -54,8 +54,11 @@ unsafe fn function<F: Copy>(table: *const OrtApi, position: usize) -> F {
 }
 
 /// Puts the session on the CPU provider's device and on no other.
+///
+/// A library that lists no device at all leaves nothing to choose: a session without providers is
+/// then on the CPU. That is every library before 1.22, which has no plugin providers, and 1.22
+/// itself, which finds no devices on Linux (seen with the wheel of 1.22.1; 1.23 finds them).
 pub(crate) fn name_cpu(library: &Library, builder: &mut SessionBuilder) -> ort::Result<()> {
-    // An older library has no plugin providers: a session without providers is on the CPU.
     let Some(table) = library.table(SINCE_MINOR) else {
         return Ok(());
     };
@@ -74,23 +77,22 @@ pub(crate) fn name_cpu(library: &Library, builder: &mut SessionBuilder) -> ort::
     unsafe {
         ort::Error::result_from_status(get_devices(environment, &raw mut devices, &raw mut count))
     }?;
-    let listed: &[*const OrtEpDevice] = if count == 0 {
-        &[]
-    } else {
-        // SAFETY: ONNX Runtime returned an array of `count` devices; it stays until a provider is
-        // registered or removed, which this program does not do between here and `append`.
-        unsafe { std::slice::from_raw_parts(devices, count) }
-    };
+    if count == 0 {
+        return Ok(());
+    }
+    // SAFETY: ONNX Runtime returned an array of `count` devices; it stays until a provider is
+    // registered or removed, which this program does not do between here and `append`.
+    let listed = unsafe { std::slice::from_raw_parts(devices, count) };
     let cpu = listed.iter().copied().find(|device| {
         // SAFETY: the device comes from the list above; its name is a string that lives as long.
         let name = unsafe { name_of(*device) };
         // SAFETY: as above, and not null.
         !name.is_null() && unsafe { CStr::from_ptr(name) } == c"CPUExecutionProvider"
     });
-    // An empty list of devices would be accepted and leave the choice to ONNX Runtime.
+    // `append` would take an empty list and leave the choice to ONNX Runtime.
     let Some(cpu) = cpu else {
         return Err(ort::Error::new(
-            "this ONNX Runtime lists no device of the CPUExecutionProvider",
+            "this ONNX Runtime lists devices, but none of the CPUExecutionProvider",
         ));
     };
     // SAFETY: options and environment are live, the device is listed, and there are no options.

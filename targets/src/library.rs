@@ -95,6 +95,7 @@ pub struct Library {
     pub passed_over: Vec<String>,
     environment: Environment,
     messages: Arc<Messages>,
+    minor: u32,
     base: ApiBase,
 }
 
@@ -115,6 +116,10 @@ impl Library {
 
     /// The function table of version 1.`minor`, or `None` if the library is older.
     pub(crate) fn table(&self, minor: u32) -> Option<*const ort::sys::OrtApi> {
+        // Asked for a table it lacks, the library prints a line on stderr: so ask its version first.
+        if self.minor < minor {
+            return None;
+        }
         // SAFETY: GetApi may be called with any number at any time; it returns a static or null.
         let table = unsafe { (self.base.0.GetApi)(minor) };
         (!table.is_null()).then_some(table)
@@ -223,6 +228,7 @@ struct Candidate {
     origin: Origin,
     path: PathBuf,
     version: String,
+    minor: u32,
     passed_over: Vec<String>,
     base: ApiBase,
 }
@@ -234,10 +240,11 @@ fn candidate(origin: Origin, place: &Path) -> Result<Candidate, (PathBuf, Proble
         .canonicalize()
         .map_err(|error| (file.clone(), Problem::Unfit(error.into())))?;
     match inspect(&path) {
-        Ok((version, base)) => Ok(Candidate {
+        Ok((version, minor, base)) => Ok(Candidate {
             origin,
             path,
             version,
+            minor,
             passed_over: Vec::new(),
             base,
         }),
@@ -292,7 +299,7 @@ fn version_in_name(name: &str) -> Option<Vec<u64>> {
 }
 
 /// Opens the file as a library and asks it for its version.
-fn inspect(path: &Path) -> Result<(String, ApiBase), Problem> {
+fn inspect(path: &Path) -> Result<(String, u32, ApiBase), Problem> {
     let mut file = File::open(path).map_err(|error| Problem::Unfit(error.into()))?;
     elf::check(&mut file)?;
 
@@ -317,7 +324,7 @@ fn inspect(path: &Path) -> Result<(String, ApiBase), Problem> {
     let version = unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned();
-    new_enough(&version)?;
+    let minor = minor_of(&version)?;
     // SAFETY: as above.
     if unsafe { (base.GetApi)(OLDEST_MINOR) }.is_null() {
         return Err(Problem::NoTable { found: version });
@@ -325,7 +332,7 @@ fn inspect(path: &Path) -> Result<(String, ApiBase), Problem> {
     // `base` points into the library: from here on it must stay mapped. `ort` keeps its own handle
     // for good, so one more handle costs nothing.
     std::mem::forget(library);
-    Ok((version, ApiBase(base)))
+    Ok((version, minor, ApiBase(base)))
 }
 
 /// What the linker said; `libloading` keeps that in the error's source.
@@ -334,11 +341,12 @@ fn linker_text(error: &libloading::Error) -> String {
     crate::one_line(&source.map_or_else(|| error.to_string(), ToString::to_string))
 }
 
-/// Versions are `1.minor.patch`, and the minor number is the function table's number.
-fn new_enough(version: &str) -> Result<(), Problem> {
+/// The minor number of a version new enough: versions are `1.minor.patch`, and the minor number is
+/// that of the newest function table.
+fn minor_of(version: &str) -> Result<u32, Problem> {
     let mut numbers = version.split('.').map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {
-        (Some(Ok(1)), Some(Ok(minor))) if minor >= OLDEST_MINOR => Ok(()),
+        (Some(Ok(1)), Some(Ok(minor))) if minor >= OLDEST_MINOR => Ok(minor),
         (Some(Ok(1)), Some(Ok(_))) => Err(Problem::TooOld {
             found: version.to_owned(),
         }),
@@ -355,6 +363,7 @@ impl Candidate {
             origin,
             path,
             version,
+            minor,
             passed_over,
             base,
         } = self;
@@ -385,6 +394,7 @@ impl Candidate {
             passed_over,
             environment,
             messages,
+            minor,
             base,
         })
     }
@@ -414,14 +424,14 @@ mod tests {
 
     #[test]
     fn versions_are_judged_by_their_minor_number() {
-        assert!(new_enough("1.18.0").is_ok());
-        assert!(new_enough("1.31.1").is_ok());
-        assert!(new_enough("1.100.0-dev").is_ok());
-        assert!(matches!(new_enough("1.17.3"), Err(Problem::TooOld { .. })));
-        assert!(matches!(new_enough("1.9"), Err(Problem::TooOld { .. })));
+        assert!(minor_of("1.18.0").is_ok_and(|minor| minor == 18));
+        assert!(minor_of("1.31.1").is_ok_and(|minor| minor == 31));
+        assert!(minor_of("1.100.0-dev").is_ok());
+        assert!(matches!(minor_of("1.17.3"), Err(Problem::TooOld { .. })));
+        assert!(matches!(minor_of("1.9"), Err(Problem::TooOld { .. })));
         for odd in ["", "2.0.0", "one.two", "1"] {
             assert!(
-                matches!(new_enough(odd), Err(Problem::NoVersion { .. })),
+                matches!(minor_of(odd), Err(Problem::NoVersion { .. })),
                 "{odd}"
             );
         }
