@@ -32,3 +32,4 @@ for name in sys.argv[1:]:
     ast.parse(pathlib.Path(name).read_text(encoding="utf-8"), filename=name)
 print(len(sys.argv) - 1, "Python files parse")
 PYTHON
+(cd benches/peers && python3 -B -m unittest -q)

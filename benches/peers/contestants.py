@@ -57,48 +57,53 @@ def write_tokens(tokenizer, out):
             number += 1
 
 
-def sherpa(samples, silero):
-    """sherpa-onnx: its Silero detector with its default settings, each segment decoded, one thread."""
-    import sherpa_onnx
+def sherpa(pause):
+    """sherpa-onnx: cut by its Silero detector at pauses of `pause` seconds, each segment decoded, one thread."""
 
-    begin = time.process_time()
-    folder = moonshine_folder()
-    with tempfile.TemporaryDirectory() as scratch:
-        tokens = pathlib.Path(scratch) / "tokens.txt"
-        writing = time.process_time()
-        write_tokens(folder / "tokenizer.bin", tokens)
-        begin += time.process_time() - writing  # not a cost of the library
-        recognizer = sherpa_onnx.OfflineRecognizer.from_moonshine_v2(
-            encoder=str(folder / "encoder_model.ort"),
-            decoder=str(folder / "decoder_model_merged.ort"),
-            tokens=str(tokens),
-            num_threads=1,
-        )
-    config = sherpa_onnx.VadModelConfig()
-    config.silero_vad.model = str(pathlib.Path(silero) / "silero_vad.onnx")
-    config.sample_rate = 16000
-    config.num_threads = 1
-    detector = sherpa_onnx.VoiceActivityDetector(config, buffer_size_in_seconds=60)
-    loaded = time.process_time()
+    def run(samples, silero):
+        import sherpa_onnx
 
-    texts = []
+        begin = time.process_time()
+        folder = moonshine_folder()
+        with tempfile.TemporaryDirectory() as scratch:
+            tokens = pathlib.Path(scratch) / "tokens.txt"
+            writing = time.process_time()
+            write_tokens(folder / "tokenizer.bin", tokens)
+            begin += time.process_time() - writing  # not a cost of the library
+            recognizer = sherpa_onnx.OfflineRecognizer.from_moonshine_v2(
+                encoder=str(folder / "encoder_model.ort"),
+                decoder=str(folder / "decoder_model_merged.ort"),
+                tokens=str(tokens),
+                num_threads=1,
+            )
+        config = sherpa_onnx.VadModelConfig()
+        config.silero_vad.model = str(pathlib.Path(silero) / "silero_vad.onnx")
+        config.silero_vad.min_silence_duration = pause
+        config.sample_rate = 16000
+        config.num_threads = 1
+        detector = sherpa_onnx.VoiceActivityDetector(config, buffer_size_in_seconds=60)
+        loaded = time.process_time()
 
-    def decode_segments():
-        while not detector.empty():
-            stream = recognizer.create_stream()
-            stream.accept_waveform(16000, detector.front.samples)
-            detector.pop()
-            recognizer.decode_stream(stream)
-            texts.append(stream.result.text)
+        texts = []
 
-    window = config.silero_vad.window_size
-    for at in range(0, len(samples), window):
-        detector.accept_waveform(samples[at : at + window])
+        def decode_segments():
+            while not detector.empty():
+                stream = recognizer.create_stream()
+                stream.accept_waveform(16000, detector.front.samples)
+                detector.pop()
+                recognizer.decode_stream(stream)
+                texts.append(stream.result.text)
+
+        window = config.silero_vad.window_size
+        for at in range(0, len(samples), window):
+            detector.accept_waveform(samples[at : at + window])
+            decode_segments()
+        detector.flush()
         decode_segments()
-    detector.flush()
-    decode_segments()
-    done = time.process_time()
-    return loaded - begin, done - loaded, " ".join(texts)
+        done = time.process_time()
+        return loaded - begin, done - loaded, " ".join(texts)
+
+    return run
 
 
 def moonshine_transcriber():
@@ -150,7 +155,8 @@ def moonshine_stream(interval):
 
 
 LIBRARIES = {
-    "sherpa-onnx batch": sherpa,
+    "sherpa-onnx batch 0.5 s": sherpa(0.5),  # its default
+    "sherpa-onnx batch 0.25 s": sherpa(0.25),  # shorter pieces: cheaper, more errors
     "moonshine-voice batch": moonshine_batch,
     "moonshine-voice stream 0.5 s": moonshine_stream(0.5),
     "moonshine-voice stream 0.2 s": moonshine_stream(0.2),
