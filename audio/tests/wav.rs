@@ -481,7 +481,7 @@ fn nothing_to_hear_is_said_so() {
     let silent = "holds no samples: there is not one whole frame of sound";
     let fmt = chunk(b"fmt ", &plain());
     assert_eq!(refusal(&wav(&plain(), &[])), silent);
-    assert_eq!(refusal(&riff(&[fmt.clone()])), silent);
+    assert_eq!(refusal(&riff(std::slice::from_ref(&fmt))), silent);
     assert_eq!(
         refusal(&riff(&[fmt.clone(), chunk_claiming(b"data", 1_000, &[])])),
         silent
