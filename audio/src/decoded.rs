@@ -11,7 +11,7 @@ use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
 use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
 use symphonia::core::packet::Packet;
-use symphonia::core::units::TimeBase;
+use symphonia::core::units::{Duration, TimeBase};
 
 use crate::error::Error;
 use crate::pcm::Sieve;
@@ -20,12 +20,24 @@ use crate::source::{Format, Source};
 /// More than any packet of these codecs holds (FLAC: 65535 frames).
 const LONGEST_PACKET: u64 = 65_536;
 
+/// What to think of the length that symphonia states.
+#[derive(Clone, Copy, PartialEq)]
+enum StatedEnd {
+    /// The container counts its frames.
+    Believed,
+    /// An MP3 says so in its first frame: after this frame, padding included, it was wrong.
+    AtFrame(i64),
+    /// An MP3 does not say; symphonia guesses.
+    Guessed,
+}
+
 /// A compressed source.
 pub struct Decoded {
     reader: Box<dyn FormatReader>,
     decoder: Box<dyn AudioDecoder>,
     track: u32,
     time_base: Option<TimeBase>,
+    stated_end: StatedEnd,
     /// The presentation time of the first frame, in frames.
     start: Option<i64>,
     format: Format,
@@ -111,7 +123,16 @@ impl Decoded {
         let track = track.ok_or(Error::NoAudioTrack)?;
         let id = track.id;
         let time_base = track.time_base;
-        let total = track.num_frames.filter(|n| *n > 0);
+        let stated_end = match (container, track.num_frames, track.padding) {
+            ("MP3", Some(n), Some(padding)) => StatedEnd::AtFrame(
+                i64::try_from(n.saturating_add(padding.into())).unwrap_or(i64::MAX),
+            ),
+            ("MP3", ..) => StatedEnd::Guessed,
+            _ => StatedEnd::Believed,
+        };
+        let total = track
+            .num_frames
+            .filter(|n| *n > 0 && stated_end != StatedEnd::Guessed);
         let Some(params) = track.codec_params.as_ref().and_then(|p| p.audio()) else {
             return Err(Error::NoAudioTrack);
         };
@@ -131,6 +152,7 @@ impl Decoded {
             decoder,
             track: id,
             time_base,
+            stated_end,
             start: None,
             format: Format {
                 sample_rate: 0,
@@ -192,6 +214,7 @@ impl Decoded {
         if packet.track_id != self.track {
             return Ok(());
         }
+        let packet = self.untrim(packet);
         self.bridge_gap(&packet);
         let start = self.pending.len();
         match self.decoder.decode(&packet) {
@@ -239,6 +262,23 @@ impl Decoded {
         }
         self.decoded += frames;
         Ok(())
+    }
+
+    /// symphonia cuts an MP3 off at the length that its first frame states, or that it guessed from the
+    /// bit rate: the end of a VBR file without a Xing frame, and all but the first of several files
+    /// joined together. Only the stated padding is cut here; beyond it there is sound.
+    fn untrim(&mut self, mut packet: Packet) -> Packet {
+        let is_sound = match self.stated_end {
+            StatedEnd::Believed => false,
+            StatedEnd::Guessed => true,
+            StatedEnd::AtFrame(end) => packet.pts.get() >= end,
+        };
+        if is_sound && packet.trim_end > Duration::ZERO {
+            packet.dur = packet.dur.saturating_add(packet.trim_end);
+            packet.trim_end = Duration::ZERO;
+            self.total = None;
+        }
+        packet
     }
 
     /// Where the container says that frames are missing before this packet (it skipped what it could

@@ -182,6 +182,45 @@ fn each_format_gives_back_what_was_encoded_whatever_the_files_name() {
 }
 
 #[test]
+fn an_mp3_whose_length_is_not_stated_or_misstated_is_heard_to_its_end() {
+    let Some(folder) = Folder::new() else { return };
+    let expected = chirp(RATE);
+    // Loud at first, silent after: by the rate of its first frames a third of its real length.
+    let fading = format!("-f f32le -ar {RATE} -ac 1 -i chirp.f32 -af apad=pad_dur=27");
+    if folder.ffmpeg(
+        &format!("{fading} -c:a libmp3lame -q:a 4 -write_xing 0"),
+        "untold.mp3",
+    ) {
+        let mut source = open(&folder.path("untold.mp3")).unwrap();
+        let heard = drain(&mut *source);
+        // 30 s, and at most three frames of the encoder's delay and padding.
+        let whole = 30 * RATE as usize;
+        assert!(
+            (whole..whole + 3 * 1_152 + 1).contains(&heard.len()),
+            "{}",
+            heard.len()
+        );
+        assert_eq!(source.damage(), Vec::<String>::new());
+    }
+    if let Some(path) = folder.encode("-c:a libmp3lame -b:a 128k", "one.mp3") {
+        let one = fs::read(path).unwrap();
+        fs::write(folder.path("two.mp3"), [&one[..], &one].concat()).unwrap();
+        let heard = drain(&mut *open(&folder.path("two.mp3")).unwrap());
+        assert!(
+            heard.len() >= 2 * expected.len(),
+            "{} of {}",
+            heard.len(),
+            2 * expected.len()
+        );
+        assert!(
+            heard.len() < 2 * expected.len() + 3 * 1_152,
+            "{}",
+            heard.len()
+        );
+    }
+}
+
+#[test]
 fn a_pipe_is_heard_like_a_file_where_the_container_allows_it() {
     let Some(folder) = Folder::new() else { return };
     for (options, name, ..) in ENCODINGS {
