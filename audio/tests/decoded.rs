@@ -435,6 +435,64 @@ fn shared(file: &str) -> Option<PathBuf> {
 }
 
 #[test]
+fn a_wav_that_ffmpeg_writes_into_a_pipe_is_the_chirp() {
+    let Some(folder) = Folder::new() else { return };
+    for (options, slack) in [
+        ("-c:a pcm_s16le -f wav", 1.0 / 32_768.0),
+        ("-c:a pcm_s24le -f wav", 1.0 / 8_388_608.0),
+        ("-c:a pcm_f32le -f wav", 0.0),
+        ("-c:a pcm_f64le -rf64 always -f wav", 0.0),
+    ] {
+        let arguments =
+            format!("-nostdin -v error -f f32le -ar {RATE} -ac 1 -i chirp.f32 {options} -");
+        let mut ffmpeg = Command::new("ffmpeg")
+            .args(arguments.split(' '))
+            .current_dir(folder.0.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut source = stream(ffmpeg.stdout.take().unwrap()).unwrap();
+        let heard = drain(&mut *source);
+        ffmpeg.wait().unwrap();
+        assert_eq!(source.damage(), Vec::<String>::new(), "{options}");
+        let expected = chirp(RATE);
+        assert_eq!(heard.len(), expected.len(), "{options}");
+        assert!(
+            heard
+                .iter()
+                .zip(&expected)
+                .all(|(h, e)| (h - e).abs() <= slack),
+            "{options}"
+        );
+    }
+}
+
+#[test]
+fn every_shared_clip_is_heard_without_complaint() {
+    let Some(manifest) = shared("speech/manifest.tsv") else {
+        return;
+    };
+    let clips: Vec<_> = fs::read_dir(manifest.parent().unwrap())
+        .unwrap()
+        .map(|e| e.unwrap().path())
+        .collect();
+    let is_sound = |p: &&PathBuf| p.extension().is_some_and(|e| e == "wav" || e == "flac");
+    for clip in clips.iter().filter(is_sound) {
+        let mut source = open(clip).unwrap();
+        let total = source.frames();
+        let channels = usize::from(source.format().channels);
+        let heard = drain(&mut *source);
+        assert_eq!(source.damage(), Vec::<String>::new(), "{}", clip.display());
+        assert_eq!(
+            total,
+            Some((heard.len() / channels) as u64),
+            "{}",
+            clip.display()
+        );
+    }
+}
+
+#[test]
 fn a_speech_in_flac_becomes_eleven_seconds_of_16_khz_mono() {
     let Some(path) = shared("speech/jfk.flac") else {
         return;
