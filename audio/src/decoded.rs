@@ -10,16 +10,36 @@ use symphonia::core::formats::probe::Hint;
 use symphonia::core::formats::{FormatOptions, FormatReader, TrackType};
 use symphonia::core::io::{MediaSource, MediaSourceStream};
 use symphonia::core::meta::MetadataOptions;
+use symphonia::core::packet::Packet;
+use symphonia::core::units::{Duration, TimeBase};
 
 use crate::error::Error;
 use crate::pcm::Sieve;
 use crate::source::{Format, Source};
+
+/// More than any packet of these codecs holds (FLAC: 65535 frames).
+const LONGEST_PACKET: u64 = 65_536;
+
+/// What to think of the length that symphonia states.
+#[derive(Clone, Copy, PartialEq)]
+enum StatedEnd {
+    /// The container counts its frames.
+    Believed,
+    /// An MP3 says so in its first frame: after this frame, padding included, it was wrong.
+    AtFrame(i64),
+    /// An MP3 does not say; symphonia guesses.
+    Guessed,
+}
 
 /// A compressed source.
 pub struct Decoded {
     reader: Box<dyn FormatReader>,
     decoder: Box<dyn AudioDecoder>,
     track: u32,
+    time_base: Option<TimeBase>,
+    stated_end: StatedEnd,
+    /// The presentation time of the first frame, in frames.
+    start: Option<i64>,
     format: Format,
     total: Option<u64>,
     /// Decoded and not yet handed out, interleaved, from `from` on.
@@ -29,6 +49,9 @@ pub struct Decoded {
     ended: bool,
     bad_packets: u64,
     first_bad: u64,
+    /// Frames that the container's own times say are missing, and where the first are.
+    missing: u64,
+    first_missing: u64,
     notes: Vec<String>,
     sieve: Sieve,
 }
@@ -39,7 +62,15 @@ impl Decoded {
     /// # Errors
     /// [`Error::Header`], [`Error::Unsupported`], [`Error::NoAudioTrack`], [`Error::NoSamples`].
     pub fn from_file(file: File, container: &'static str, head: &[u8]) -> Result<Self, Error> {
-        Self::new(Box::new(file), container, head, true)
+        let mut again = file.try_clone()?;
+        let first = Self::new(Box::new(file), container, head, true);
+        let Err(Error::Header { .. }) = first else {
+            return first;
+        };
+        // With a file that it can seek in, symphonia looks at the end first, and gives up where that is
+        // cut off. Read from the front as a pipe, what is there is heard.
+        again.rewind()?;
+        Self::from_pipe(again, container, head).or(first)
     }
 
     /// Decodes what comes through a pipe.
@@ -75,11 +106,13 @@ impl Decoded {
                 Fault::IoError(e) if e.kind() != io::ErrorKind::UnexpectedEof && is_seekable => {
                     Error::from(e)
                 }
-                e if is_seekable => Error::Header {
+                // The first stream is a picture, and no stream with sound was found behind it.
+                _ if container == "Ogg" && is_theora(head) => Error::NoAudioTrack,
+                e if container == "M4A" && !is_seekable => Error::NeedsFile {
                     container,
                     reason: e.to_string(),
                 },
-                e => Error::NeedsFile {
+                e => Error::Header {
                     container,
                     reason: e.to_string(),
                 },
@@ -89,7 +122,17 @@ impl Decoded {
             .or_else(|| reader.first_track(TrackType::Audio));
         let track = track.ok_or(Error::NoAudioTrack)?;
         let id = track.id;
-        let total = track.num_frames.filter(|n| *n > 0);
+        let time_base = track.time_base;
+        let stated_end = match (container, track.num_frames, track.padding) {
+            ("MP3", Some(n), Some(padding)) => StatedEnd::AtFrame(
+                i64::try_from(n.saturating_add(padding.into())).unwrap_or(i64::MAX),
+            ),
+            ("MP3", ..) => StatedEnd::Guessed,
+            _ => StatedEnd::Believed,
+        };
+        let total = track
+            .num_frames
+            .filter(|n| *n > 0 && stated_end != StatedEnd::Guessed);
         let Some(params) = track.codec_params.as_ref().and_then(|p| p.audio()) else {
             return Err(Error::NoAudioTrack);
         };
@@ -108,6 +151,9 @@ impl Decoded {
             reader,
             decoder,
             track: id,
+            time_base,
+            stated_end,
+            start: None,
             format: Format {
                 sample_rate: 0,
                 channels: 0,
@@ -119,6 +165,8 @@ impl Decoded {
             ended: false,
             bad_packets: 0,
             first_bad: 0,
+            missing: 0,
+            first_missing: 0,
             notes: Vec::new(),
             sieve: Sieve::default(),
         };
@@ -166,6 +214,8 @@ impl Decoded {
         if packet.track_id != self.track {
             return Ok(());
         }
+        let packet = self.untrim(packet);
+        self.bridge_gap(&packet);
         let start = self.pending.len();
         match self.decoder.decode(&packet) {
             Ok(buffer) => {
@@ -191,31 +241,86 @@ impl Decoded {
                     self.format.channels,
                 );
             }
-            Err(Fault::DecodeError(_) | Fault::IoError(_)) => {
+            Err(Fault::ResetRequired) => return self.restart(),
+            // Whatever the decoder calls it (damaged AAC often looks like an unsupported feature).
+            Err(_) => {
                 if self.bad_packets == 0 {
                     self.first_bad = self.decoded;
                 }
                 self.bad_packets += 1;
-                // Silence of the same length keeps the times of what follows. No codec here has
-                // packets longer than a second.
-                let frames = packet.dur.get().min(u64::from(self.format.sample_rate));
-                self.pending.resize(
-                    start + frames as usize * usize::from(self.format.channels),
-                    0.0,
-                );
-            }
-            Err(Fault::ResetRequired) => return self.restart(),
-            Err(e) => {
-                let at = self.format.seconds_or_zero(self.decoded);
-                self.end(Some(format!(
-                    "cannot be decoded beyond {at:.3} s ({e}); the rest is left out"
-                )));
-                return Ok(());
+                // Silence of the same length keeps the times of what follows.
+                let frames = self
+                    .to_frames(i64::try_from(packet.dur.get()).unwrap_or(0))
+                    .max(0) as u64;
+                self.silence(frames.min(LONGEST_PACKET));
             }
         }
         let samples = (self.pending.len() - start) as u64;
-        self.decoded += samples / u64::from(self.format.channels.max(1));
+        let frames = samples / u64::from(self.format.channels.max(1));
+        if frames > 0 && self.start.is_none() {
+            self.start = Some(self.presented(&packet) - self.decoded as i64);
+        }
+        self.decoded += frames;
         Ok(())
+    }
+
+    /// symphonia cuts an MP3 off at the length that its first frame states, or that it guessed from the
+    /// bit rate: the end of a VBR file without a Xing frame, and all but the first of several files
+    /// joined together. Only the stated padding is cut here; beyond it there is sound.
+    fn untrim(&mut self, mut packet: Packet) -> Packet {
+        let is_sound = match self.stated_end {
+            StatedEnd::Believed => false,
+            StatedEnd::Guessed => true,
+            StatedEnd::AtFrame(end) => packet.pts.get() >= end,
+        };
+        if is_sound && packet.trim_end > Duration::ZERO {
+            packet.dur = packet.dur.saturating_add(packet.trim_end);
+            packet.trim_end = Duration::ZERO;
+            self.total = None;
+        }
+        packet
+    }
+
+    /// Where the container says that frames are missing before this packet (it skipped what it could
+    /// not read), puts silence in, so that the times of what follows stay right.
+    fn bridge_gap(&mut self, packet: &Packet) {
+        let Some(start) = self.start else { return };
+        let gap = self.presented(packet) - start - self.decoded as i64;
+        let rate = i64::from(self.format.sample_rate);
+        // Below 20 ms it is rounding; above a minute it is the time that is damaged.
+        if gap < rate / 50 || gap > rate * 60 {
+            return;
+        }
+        if self.missing == 0 {
+            self.first_missing = self.decoded;
+        }
+        self.missing += gap as u64;
+        self.decoded += gap as u64;
+        self.silence(gap as u64);
+    }
+
+    fn silence(&mut self, frames: u64) {
+        let samples = frames as usize * usize::from(self.format.channels);
+        self.pending.resize(self.pending.len() + samples, 0.0);
+    }
+
+    /// When the packet's first frame is to be heard, in frames.
+    fn presented(&self, packet: &Packet) -> i64 {
+        let trimmed = i64::try_from(packet.trim_start.get()).unwrap_or(0);
+        self.to_frames(packet.pts.get().saturating_add(trimmed))
+    }
+
+    /// From the track's units of time to frames.
+    fn to_frames(&self, units: i64) -> i64 {
+        let Some(base) = self.time_base else {
+            return units;
+        };
+        let rate = i128::from(self.format.sample_rate);
+        let frames =
+            i128::from(units) * i128::from(base.numer.get()) * rate / i128::from(base.denom.get());
+        i64::try_from(frames)
+            .unwrap_or(i64::MAX / 4)
+            .clamp(i64::MIN / 4, i64::MAX / 4)
     }
 
     fn restart(&mut self) -> Result<(), Error> {
@@ -235,6 +340,7 @@ impl Decoded {
                 self.track = id;
                 self.decoder = decoder;
                 self.total = None;
+                self.start = None;
             }
             None => {
                 let at = self.format.seconds_or_zero(self.decoded);
@@ -313,6 +419,13 @@ impl Source for Decoded {
                 self.format.seconds_or_zero(self.first_bad),
             ));
         }
+        if self.missing > 0 {
+            notes.push(format!(
+                "{:.3} s are missing, the first at {:.3} s; replaced by silence",
+                self.format.seconds_or_zero(self.missing),
+                self.format.seconds_or_zero(self.first_missing),
+            ));
+        }
         notes.extend(self.sieve.note(self.format));
         notes.extend(self.notes.iter().cloned());
         notes
@@ -330,6 +443,11 @@ fn ogg_codec(head: &[u8]) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+fn is_theora(head: &[u8]) -> bool {
+    head.get(28..)
+        .is_some_and(|packet| packet.starts_with(b"\x80theora"))
 }
 
 fn codec(id: symphonia::core::codecs::audio::AudioCodecId) -> String {

@@ -2,7 +2,7 @@
 //! native interleaved samples and, beside them, the instant at which each pushed slice was captured.
 //!
 //! `push` and `pop` allocate nothing, take no lock and make no system call, so that the producer may
-//! be a real-time callback. Two rtrb rings carry the data: samples, and one [`Slice`] per push. A
+//! be a real-time callback. Two rtrb rings carry the data: samples, and one `Slice` per push. A
 //! slice's description is published before its samples, so the reader never sees a sample whose
 //! capture time it does not know.
 

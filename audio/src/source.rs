@@ -146,18 +146,35 @@ fn recognise(head: &[u8]) -> Result<Container, Error> {
         [0xFF, second, ..] if second & 0xE6 == 0xE2 && second & 0x18 != 0x08 => {
             Container::Decoded("MP3")
         }
-        [b'R', b'I', b'F', b'X', ..] => {
-            return Err(Error::Unsupported {
-                what: "big-endian WAV (RIFX)".to_owned(),
-            });
-        }
         _ => {
-            return Err(Error::Unknown {
-                begins: begins(head),
-            });
+            return Err(
+                match KNOWN.iter().find(|(magic, _)| head.starts_with(magic)) {
+                    Some((_, name)) => Error::Unsupported {
+                        what: (*name).to_owned(),
+                    },
+                    None => Error::Unknown {
+                        begins: begins(head),
+                    },
+                },
+            );
         }
     })
 }
+
+/// Containers of sound that are known and not read, so that the message can name them.
+const KNOWN: [(&[u8], &str); 11] = [
+    (b"RIFX", "big-endian WAV (RIFX)"),
+    (b"FORM", "AIFF"),
+    (b"caff", "Core Audio (CAF)"),
+    (b".snd", "Sun audio (AU)"),
+    (b"#!AMR", "AMR"),
+    (b"wvpk", "WavPack"),
+    (b"MAC ", "Monkey's Audio"),
+    (b"\x1A\x45\xDF\xA3", "Matroska/WebM"),
+    (b"\x30\x26\xB2\x75\x8E\x66\xCF\x11", "Windows Media (ASF)"),
+    (b"\xFF\xFC", "MPEG layer II"),
+    (b"\xFF\xFD", "MPEG layer II"),
+];
 
 /// The first bytes for a person: quoted where they are text, else in hexadecimal.
 fn begins(head: &[u8]) -> String {

@@ -3,9 +3,9 @@
 //!
 //! The proof runs in a child process. Two threads push and pop a million times; each counts its calls
 //! into the allocator, and each has put itself under a seccomp filter that kills the process at any
-//! system call. A lock that has to wait calls futex, and a mutex that two threads hammer has to wait
-//! soon, so a lock cannot hide. That the trap works is tested by the same child with a planted lock, a
-//! planted allocation, a planted sleep.
+//! system call. A lock that has to wait calls futex. That it has to wait is made sure of twice: on two
+//! cores the threads meet in it, and on one core a thread is put aside while it holds it. That the trap
+//! works is tested by the same child with a planted lock, a planted allocation, a planted sleep.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // A test, helpers included.
 
@@ -23,8 +23,10 @@ use firstword_audio::ring::{Reader, Writer, ring};
 use firstword_audio::{Format, Stamp};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
-const PUSHES: u64 = 500_000;
-const POPS: u64 = 500_000;
+/// Pushes, and as many pops: a million together.
+const ROUNDS: u64 = 500_000;
+/// On one core: long enough for the scheduler to change threads dozens of times.
+const ROUNDS_ON_ONE_CORE: u64 = 5_000_000;
 const SIGSYS: i32 = 31;
 /// The child's exit codes.
 const CLEAN: i32 = 0;
@@ -60,13 +62,24 @@ enum Plant {
     Sleep,
 }
 
+/// From here on, this thread and those it starts run on the first core that it may use.
+fn share_one_core() {
+    let mine = rustix::thread::sched_getaffinity(None).unwrap();
+    let first = (0..rustix::thread::CpuSet::MAX_CPU)
+        .find(|cpu| mine.is_set(*cpu))
+        .unwrap();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(first);
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+}
+
 #[derive(Default)]
 struct Meeting {
     no_seccomp: AtomicBool,
     ready: AtomicU64,
     done: AtomicU64,
     allocator_calls: AtomicU64,
-    lock: Mutex<u64>,
+    lock: Mutex<()>,
 }
 
 impl Meeting {
@@ -90,11 +103,12 @@ impl Meeting {
     }
 }
 
-fn produce(mut writer: Writer, meeting: &Meeting, plant: Plant) {
+fn produce(mut writer: Writer, meeting: &Meeting, plant: Plant, rounds: u64) {
     let samples = [0.25; 2 * 64];
-    for i in 0..PUSHES {
+    for i in 0..rounds {
+        // Held over the call, as a ring with a lock inside would hold it.
+        let _guard = (plant == Plant::Lock).then(|| meeting.lock.lock().unwrap());
         match plant {
-            Plant::Lock => *meeting.lock.lock().unwrap() += 1,
             Plant::Allocation if i == 1_000 => drop(std::hint::black_box(Box::new(i))),
             Plant::Sleep if i == 1_000 => thread::sleep(Duration::from_nanos(1)),
             _ => {}
@@ -109,12 +123,10 @@ fn produce(mut writer: Writer, meeting: &Meeting, plant: Plant) {
     std::mem::forget(writer);
 }
 
-fn consume(mut reader: Reader, meeting: &Meeting, plant: Plant) {
+fn consume(mut reader: Reader, meeting: &Meeting, plant: Plant, rounds: u64) {
     let mut out = [0.0; 2 * 100];
-    for i in 0..POPS {
-        if plant == Plant::Lock {
-            *meeting.lock.lock().unwrap() += 1;
-        }
+    for i in 0..rounds {
+        let _guard = (plant == Plant::Lock).then(|| meeting.lock.lock().unwrap());
         let frames = (i % 100) as usize + 1;
         std::hint::black_box(reader.pop(&mut out[..2 * frames]));
         std::hint::black_box((reader.is_finished(), reader.dropped_frames()));
@@ -122,7 +134,11 @@ fn consume(mut reader: Reader, meeting: &Meeting, plant: Plant) {
     std::mem::forget(reader);
 }
 
-fn child(plant: Plant) -> ! {
+fn child(plant: Plant, one_core: bool) -> ! {
+    let rounds = if one_core { ROUNDS_ON_ONE_CORE } else { ROUNDS };
+    if one_core {
+        share_one_core();
+    }
     let (writer, reader) = ring(
         Format {
             sample_rate: 48_000,
@@ -132,8 +148,8 @@ fn child(plant: Plant) -> ! {
     );
     let meeting = Arc::new(Meeting::default());
     let (a, b) = (Arc::clone(&meeting), Arc::clone(&meeting));
-    thread::spawn(move || a.guarded(|m| produce(writer, m, plant)));
-    thread::spawn(move || b.guarded(|m| consume(reader, m, plant)));
+    thread::spawn(move || a.guarded(|m| produce(writer, m, plant, rounds)));
+    thread::spawn(move || b.guarded(|m| consume(reader, m, plant, rounds)));
     while meeting.done.load(SeqCst) < 2 {
         thread::sleep(Duration::from_millis(1));
     }
@@ -148,13 +164,18 @@ fn child(plant: Plant) -> ! {
 /// Not a test by itself: what the tests below start as their child.
 #[test]
 fn child_process() {
-    match std::env::var(ROLE).as_deref() {
-        Ok("nothing") => child(Plant::Nothing),
-        Ok("lock") => child(Plant::Lock),
-        Ok("allocation") => child(Plant::Allocation),
-        Ok("sleep") => child(Plant::Sleep),
-        _ => {}
-    }
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let (plant, cores) = role.split_once(" on ").unwrap();
+    let plant = match plant {
+        "nothing" => Plant::Nothing,
+        "lock" => Plant::Lock,
+        "allocation" => Plant::Allocation,
+        "sleep" => Plant::Sleep,
+        other => panic!("{other}"),
+    };
+    child(plant, cores == "one core");
 }
 
 /// `None`: the kernel has no seccomp, and the test says that it was skipped.
@@ -175,19 +196,24 @@ fn run(role: &str) -> Option<ExitStatus> {
 
 #[test]
 fn a_million_pushes_and_pops_allocate_nothing_and_make_no_system_call() {
-    let Some(status) = run("nothing") else { return };
-    assert_eq!(status.code(), Some(CLEAN), "{status}");
+    for role in ["nothing on two cores", "nothing on one core"] {
+        let Some(status) = run(role) else { return };
+        assert_eq!(status.code(), Some(CLEAN), "{role}: {status}");
+    }
 }
 
 #[test]
 fn the_trap_catches_a_lock() {
-    let Some(status) = run("lock") else { return };
+    // On two cores it does nearly always, which is no test.
+    let Some(status) = run("lock on one core") else {
+        return;
+    };
     assert_eq!(status.signal(), Some(SIGSYS), "{status}");
 }
 
 #[test]
 fn the_trap_catches_an_allocation() {
-    let Some(status) = run("allocation") else {
+    let Some(status) = run("allocation on two cores") else {
         return;
     };
     assert_eq!(status.code(), Some(ALLOCATED), "{status}");
@@ -195,7 +221,9 @@ fn the_trap_catches_an_allocation() {
 
 #[test]
 fn the_trap_catches_a_system_call() {
-    let Some(status) = run("sleep") else { return };
+    let Some(status) = run("sleep on two cores") else {
+        return;
+    };
     assert_eq!(status.signal(), Some(SIGSYS), "{status}");
 }
 

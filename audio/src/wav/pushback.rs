@@ -28,7 +28,7 @@ impl<R: Read> Pushback<R> {
         self.position
     }
 
-    /// Puts bytes back, to be read again. At most [`MOST`] are held; a longer slice keeps its tail.
+    /// Puts bytes back, to be read again. At most 16 are held; a longer slice keeps its tail.
     pub(super) fn put_back(&mut self, bytes: &[u8]) {
         let n = bytes.len().min(self.from);
         self.from -= n;
