@@ -54,6 +54,8 @@ pub struct Reader {
     format: Format,
     position: u64,
     current: Option<Slice>,
+    /// Capture stamp of the slice before the current one: no later frame is older.
+    earliest: Stamp,
 }
 
 /// What [`Reader::pop`] delivered.
@@ -91,6 +93,7 @@ pub fn ring(format: Format, capacity_frames: usize) -> (Writer, Reader) {
         format,
         position: 0,
         current: None,
+        earliest: Stamp::default(),
     };
     (writer, reader)
 }
@@ -215,6 +218,7 @@ impl Reader {
         while slice.end < end {
             match self.slices.peek() {
                 Ok(next) if next.lost_before == 0 => {
+                    self.earliest = slice.captured;
                     slice = *next;
                     // Just seen by peek: the pop cannot fail, and its value is the same.
                     let _ = self.slices.pop();
@@ -229,7 +233,13 @@ impl Reader {
             .pop_partial_slice(&mut out[..frames * channels]);
         self.position = end;
         self.current = (slice.end > end).then_some(slice);
-        let captured = before(slice.captured, slice.end - end, self.format.sample_rate);
+        // A file is read faster than it was spoken: counted back by the sample rate alone, its frames
+        // would be older than those before them.
+        let captured = before(slice.captured, slice.end - end, self.format.sample_rate)
+            .max(self.earliest.min(slice.captured));
+        if self.current.is_none() {
+            self.earliest = slice.captured;
+        }
         Some(Block {
             frames,
             captured,
@@ -312,6 +322,20 @@ mod tests {
     }
 
     // At 1 kHz a frame lasts one millisecond, so every expected stamp below is counted on fingers.
+
+    #[test]
+    fn frames_read_faster_than_spoken_are_not_older_than_those_before_them() {
+        let (mut writer, mut reader) = ring(MONO, 100);
+        writer.push(&[0.0; 10], at(1000));
+        writer.push(&[0.0; 10], at(1001));
+        writer.push(&[0.0; 10], at(1002));
+        let mut out = [0.0; 8];
+        let stamps: Vec<Stamp> = std::iter::from_fn(|| reader.pop(&mut out))
+            .map(|block| block.captured)
+            .collect();
+        // Frames 8, 16, 24, 30 lie in slices 1, 2, 3, 3; 998 is 1000 less two frames.
+        assert_eq!(stamps, [at(998), at(1000), at(1001), at(1002)]);
+    }
 
     #[test]
     fn a_block_inside_a_slice_is_stamped_by_counting_frames_back() {

@@ -197,9 +197,9 @@ table! {
         /// together, which gives fewer errors.
         min_silence_recording: Duration = "1500ms", Kind::Time { least: ms(32), most: ms(10_000) };
         /// Sound kept from before the speech was noticed, so that the first word is whole.
-        pre_roll: Duration = "300ms", Kind::Time { least: ms(0), most: ms(2_000) };
+        pre_roll: Duration = "500ms", Kind::Time { least: ms(0), most: ms(2_000) };
         /// Sound kept from after the last frame of speech, so that the last word is whole.
-        post_roll: Duration = "300ms", Kind::Time { least: ms(0), most: ms(2_000) };
+        post_roll: Duration = "200ms", Kind::Time { least: ms(0), most: ms(2_000) };
     }
 
     /// The models and where they come from.

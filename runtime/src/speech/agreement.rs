@@ -37,7 +37,8 @@ impl Agreement {
             .count();
         let boundary = (self.committed + 1..shared)
             .rev()
-            .find(|&at| starts_word(hypothesis[at]));
+            .filter(|&at| starts_word(hypothesis[at]))
+            .nth(1);
         if let Some(boundary) = boundary {
             self.committed = boundary;
         }
