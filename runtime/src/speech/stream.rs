@@ -151,8 +151,9 @@ impl Stream {
         let sound_end = self.position();
         let rest = (sound_end - self.judged).0 as usize % FRAME;
         if rest > 0 {
-            // Voice activity judges whole frames only.
+            // Voice activity judges whole frames only. A partial of it would come with the final.
             self.audio.resize(self.audio.len() + FRAME - rest, 0.0);
+            self.settings.partials = None;
             self.judge(recogniser, events)?;
         }
         if let Some(Change::End {
@@ -464,9 +465,9 @@ impl Utterance {
         let (words, committed) = self.hypothesis_words(recogniser);
         let (words, committed) = self.joined(seam, words, committed);
         self.commit(&words[..committed.min(words.len())], covered, timeline);
-        let committed = self.words.len();
-        let mut tentative = words[committed.min(words.len())..].join(" ");
-        if committed > 0 && !tentative.is_empty() {
+        let committed: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
+        let mut tentative = words[committed.len().min(words.len())..].join(" ");
+        if !committed.is_empty() && !tentative.is_empty() {
             tentative.insert(0, ' ');
         }
         Partial {
@@ -476,7 +477,7 @@ impl Utterance {
             captured: timeline
                 .arrival(covered.saturating_sub(Samples(1)))
                 .captured,
-            committed: words[..committed.min(words.len())].join(" "),
+            committed: committed.join(" "),
             tentative,
         }
     }
