@@ -48,6 +48,8 @@ pub struct Record {
     pub ending: Ending,
     /// The recogniser's name.
     pub model: String,
+    /// The form of its decoder that ran: `lean` or `shipped`.
+    pub decoder: &'static str,
     /// Where it ran.
     pub target: String,
     /// Version of the ONNX Runtime library.

@@ -51,3 +51,36 @@ fn every_exit_code_is_documented() {
         );
     }
 }
+
+#[test]
+fn every_field_of_the_latency_log_is_documented() {
+    fn fields(prefix: &str, value: &serde_json::Value, found: &mut Vec<String>) {
+        for (key, value) in value.as_object().into_iter().flatten() {
+            let name = format!("{prefix}{key}");
+            fields(&format!("{name}."), value, found);
+            found.push(name);
+        }
+    }
+    let record = serde_json::to_value(firstword::record::Record::default()).unwrap();
+    let mut written = Vec::new();
+    fields("", &record, &mut written);
+    assert!(written.len() > 20, "{written:?}");
+    let page = page("latency-log.md");
+    let documented: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
+        .map(|(name, _)| name)
+        .collect();
+    for name in &written {
+        assert!(
+            documented.contains(&name.as_str()),
+            "docs/latency-log.md lacks {name}"
+        );
+    }
+    for name in documented {
+        assert!(
+            written.iter().any(|w| w == name),
+            "docs/latency-log.md has {name}, records have not"
+        );
+    }
+}

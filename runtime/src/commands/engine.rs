@@ -47,6 +47,7 @@ impl Context {
             silero,
             names: Names {
                 model: model_name(&settings.speech.model),
+                decoder: "shipped",
                 target: target.to_string(),
                 onnxruntime: library.version.clone(),
             },

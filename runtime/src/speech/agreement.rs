@@ -26,8 +26,10 @@ impl Agreement {
     }
 
     /// Takes the next hypothesis, which begins with the committed tokens, and commits what both
-    /// share. A word is committed only when the beginning of the word after it is shared too:
-    /// until then its ending or its punctuation may still change.
+    /// share. A word is committed only when the whole word after it and the beginning of the one
+    /// after that are shared too: what stands at the edge of the sound is often wrong twice in the
+    /// same way. (Committing up to the last shared word cost 8 errors instead of 6 in the 119 words of
+    /// two_cities.wav, the default settings otherwise.)
     pub fn agree(&mut self, hypothesis: Vec<u32>, starts_word: impl Fn(u32) -> bool) {
         let shared = self
             .previous
@@ -57,18 +59,18 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_committed_when_the_next_one_has_begun_in_both() {
+    fn a_word_is_committed_when_the_next_one_is_complete_in_both() {
         let mut agreement = Agreement::default();
         agreement.agree(vec![2, 3, 4, 5], even);
+        // Both have "2 3" and "4 …", but nothing follows "4 …" in both.
+        agreement.agree(vec![2, 3, 4, 5, 6], even);
         assert_eq!(agreement.committed(), 0);
-        // Both have "2 3" and the beginning of "4 …", whose ending differs.
-        agreement.agree(vec![2, 3, 4, 7], even);
+        // Now "6" does: "4 5" is complete, so "2 3" is certain.
+        agreement.agree(vec![2, 3, 4, 5, 6, 7], even);
         assert_eq!(agreement.committed(), 2);
-        // "4 7" is shared, but nothing follows it in both.
-        agreement.agree(vec![2, 3, 4, 7], even);
+        agreement.agree(vec![2, 3, 4, 5, 6, 7, 8], even);
         assert_eq!(agreement.committed(), 2);
-        agreement.agree(vec![2, 3, 4, 7, 6], even);
-        agreement.agree(vec![2, 3, 4, 7, 6], even);
+        agreement.agree(vec![2, 3, 4, 5, 6, 7, 8], even);
         assert_eq!(agreement.committed(), 4);
     }
 

@@ -23,6 +23,8 @@ pub struct Recogniser {
 pub struct Names {
     /// The recogniser's.
     pub model: String,
+    /// The form of its decoder.
+    pub decoder: &'static str,
     /// Where it runs.
     pub target: String,
     /// Version of the ONNX Runtime library.
