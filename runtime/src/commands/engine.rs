@@ -9,7 +9,7 @@ use firstword_models::speech::{Moonshine, Silero, SpeechError};
 use firstword_targets::{Cpu, Library, LibraryError, Target};
 
 use super::Context;
-use crate::exit::{CommandError, Exit};
+use crate::exit::{CommandError, Exit, say};
 use crate::speech::endpoint;
 use crate::speech::recogniser::{Names, Recogniser, Settings};
 
@@ -35,6 +35,12 @@ impl Context {
             ..NonZeroUsize::new(settings.onnxruntime.threads)
                 .map_or_else(Cpu::default, Cpu::with_threads)
         };
+        if self.verbose > 0 {
+            say(&library.to_string());
+            say(&format!("speech model in {}", speech.path.display()));
+            say(&format!("voice activity model in {}", voice.path.display()));
+        }
+        library.messages().show(self.verbose > 1);
         let moonshine = Moonshine::load(library, &cpu, &speech.path)?;
         // A frame of voice activity is too little work for two.
         let alone = Cpu {
