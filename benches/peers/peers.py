@@ -6,9 +6,9 @@ machine does meets all of them. Reported: CPU seconds (user and system) for one 
 loading, as the median over the rounds with its least and greatest; word errors by Whisper's normaliser; and
 ours over theirs as the median, least and greatest of the rounds' ratios.
 
-What is charged. Libraries: from 16 kHz samples in memory to text, by their process's own clock. firstword: the
-whole process less the same command over a fifth of a second of silence in the same round: reading and
-resampling the file are charged, and whatever is loaded only when speech comes. This favours the peers.
+What is charged. Everything between loaded models and text, by the process's own clock: for libraries from 16 kHz
+samples in memory; for firstword (the last line of its --timings) reading and resampling the file as well, which
+favours the peers.
 """
 
 import argparse
@@ -18,10 +18,10 @@ import json
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import wave
 
 from contestants import LIBRARIES
@@ -29,7 +29,7 @@ from contestants import LIBRARIES
 HERE = pathlib.Path(__file__).parent
 
 # One thread for all. moonshine-voice has this setting of its own; without it two pools of threads spin on the one
-# core, and its cost reads 2.5 times what it is.
+# core, and its cost reads about twice what it is.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MOONSHINE_ORT_SINGLE_THREAD": "1"}
 
 # What tells our contestants apart: arguments.
@@ -52,11 +52,12 @@ TEXTS = {
 }
 
 
-def measured(command, core, environment=None):
+def measured(command, core, environment=None, stderr=None):
     """Runs a command on one core. Returns its CPU seconds and what it printed."""
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
+        stderr=stderr,
         env={**os.environ, **ONE_THREAD, **(environment or {})},
         preexec_fn=lambda: os.sched_setaffinity(0, {core}),
         text=True,
@@ -70,22 +71,32 @@ def measured(command, core, environment=None):
     return usage.ru_utime + usage.ru_stime, printed
 
 
-def run_library(name, recording, _silence, options):
+def run_library(name, recording, options):
     command = [sys.executable, str(HERE / "contestants.py"), name, str(recording), str(options.silero)]
     whole, printed = measured(command, options.core)
     # The last line: a library may have said something before.
     return {**json.loads(printed.splitlines()[-1]), "process": whole}
 
 
-def run_ours(name, recording, silence, options):
-    command = [str(options.firstword), "--threads", "1", "transcribe", "--format", "json", *OURS[name]]
+def run_ours(name, recording, options):
+    command = [str(options.firstword), "--threads", "1", "transcribe", "--format", "json", "--timings", *OURS[name]]
     # The interval that the contestant's name says, whatever the user's configuration.
     environment = {"FIRSTWORD_SPEECH_PARTIAL_INTERVAL": "300ms"}
-    load, _ = measured([*command, str(silence)], options.core, environment)
-    whole, printed = measured([*command, str(recording)], options.core, environment)
-    lines = [json.loads(line) for line in printed.splitlines()]
-    text = " ".join(line["text"] for line in lines if line["type"] == "final")
-    return {"load": load, "transcribe": whole - load, "text": text, "process": whole}
+    # The table of --timings goes to standard error, which is put into the same pipe: what is no JSON is the table.
+    whole, printed = measured([*command, str(recording)], options.core, environment, stderr=subprocess.STDOUT)
+    results = [line for line in printed.splitlines() if line.startswith("{")]
+    text = " ".join(line["text"] for line in map(json.loads, results) if line["type"] == "final")
+    transcribe = processor_seconds(printed)
+    return {"load": whole - transcribe, "transcribe": transcribe, "text": text, "process": whole}
+
+
+def processor_seconds(printed):
+    """What the table says: the CPU time from the loaded models on, reading and resampling the file included."""
+    seconds = re.search(r"([0-9.]+) s of sound in", printed)
+    per_second = re.search(r"([0-9.]+) processor s per s of sound", printed)
+    if not seconds or not per_second:
+        raise SystemExit(f"firstword printed no table of timings:\n{printed}")
+    return float(seconds[1]) * float(per_second[1])
 
 
 def word_errors(normalise, reference, hypothesis):
@@ -104,27 +115,16 @@ def seconds_of(recording):
         return file.getnframes() / file.getframerate()
 
 
-def write_silence(path):
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16000)
-        file.writeframes(bytes(2 * 3200))
-
-
 def measure(options, recordings, contestants):
     """All rounds: {recording: {contestant: [result of each round]}}."""
     results = {file.name: {name: [] for name in contestants} for file in recordings}
-    with tempfile.TemporaryDirectory() as scratch:
-        silence = pathlib.Path(scratch) / "silence.wav"
-        write_silence(silence)
-        for number in range(options.rounds):
-            for file in recordings:
-                turn = number % len(contestants)
-                for name in contestants[turn:] + contestants[:turn]:
-                    run = run_ours if name in OURS else run_library
-                    results[file.name][name].append(run(name, file, silence, options))
-            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+    for number in range(options.rounds):
+        for file in recordings:
+            turn = number % len(contestants)
+            for name in contestants[turn:] + contestants[:turn]:
+                run = run_ours if name in OURS else run_library
+                results[file.name][name].append(run(name, file, options))
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
     return results
 
 

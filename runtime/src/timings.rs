@@ -141,7 +141,7 @@ impl Timings {
         }
         let _ = writeln!(
             out,
-            "{} passes, {} decoder steps of {:.2} ms; {:.2} s of sound in {:.2} s ({:.1} × real time), {:.3} processor s per s of sound",
+            "{} passes, {} decoder steps of {:.2} ms; {:.2} s of sound in {:.2} s ({:.1} × real time), {:.4} processor s per s of sound",
             self.passes,
             self.steps,
             per(ms(self.decode), f64::from(self.steps)),
@@ -203,7 +203,7 @@ mod tests {
         );
         assert!(table.contains("50 decoder steps of 4.00 ms"), "{table}");
         assert!(
-            table.contains("0.030 processor s per s of sound"),
+            table.contains("0.0300 processor s per s of sound"),
             "{table}"
         );
     }
