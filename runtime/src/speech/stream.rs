@@ -16,7 +16,7 @@ use super::recogniser::{Pass, Recogniser, Settings};
 use super::seam::{Join, Seam};
 use super::timeline::{Arrival, Timeline};
 use super::transcript::{Event, Final, Partial, Word};
-use crate::record::{Ending, Path, Record, SCHEMA};
+use crate::record::{Ending, Path, Record, SCHEMA, Work};
 
 /// What happens to a partial that is due while newer sound is waiting already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Block<'a> {
     pub samples: &'a [f32],
     /// When its last sample came.
     pub arrival: Arrival,
-    /// Time spent on reading (or capturing) and on resampling it.
+    /// Time spent on reading it (or on capturing).
     pub read: Duration,
     /// Time spent on resampling it.
     pub resample: Duration,
@@ -58,8 +58,8 @@ pub struct Stream {
     open: Option<Utterance>,
     next: u32,
     seam: Option<Seam>,
-    /// Reading and resampling since the last utterance ended.
-    spent: (Duration, Duration, Duration),
+    /// Reading, resampling and voice activity since the last utterance ended.
+    spent: Work,
     samples_lost: u64,
 }
 
@@ -96,7 +96,7 @@ impl Stream {
             open: None,
             next: 0,
             seam: None,
-            spent: Default::default(),
+            spent: Work::default(),
             samples_lost: 0,
         }
     }
@@ -131,8 +131,8 @@ impl Stream {
     ) -> Result<(), SpeechError> {
         self.audio.extend_from_slice(block.samples);
         self.timeline.push(self.position(), block.arrival);
-        self.spent.0 += block.read;
-        self.spent.1 += block.resample;
+        self.spent.read += block.read;
+        self.spent.resample += block.resample;
         self.judge(recogniser, events)?;
         self.forget();
         Ok(())
@@ -187,7 +187,7 @@ impl Stream {
             &self.audio[from..],
             &mut self.probabilities,
         )?;
-        self.spent.2 += Stamp::now().since(before);
+        self.spent.voice_activity += Stamp::now().since(before);
         let frames = self.probabilities.len();
         for i in 0..frames {
             let frame = &self.audio[from + i * FRAME..][..FRAME];
@@ -349,13 +349,11 @@ impl Stream {
         let last = (speech_end.max(open.start + Samples(1))) - Samples(1);
         let certain = self.timeline.arrival(self.judged - Samples(1));
         let record = &mut open.record;
-        (
-            record.work.read,
-            record.work.resample,
-            record.work.voice_activity,
-        ) = self.spent;
+        let spent = std::mem::take(&mut self.spent);
+        record.work.read = spent.read;
+        record.work.resample = spent.resample;
+        record.work.voice_activity = spent.voice_activity;
         record.counts.samples_lost = self.samples_lost;
-        self.spent = Default::default();
         self.samples_lost = 0;
         record.end = end;
         record.ending = ending;
