@@ -291,6 +291,27 @@ fn a_stream_keeps_no_more_than_an_utterance_and_what_came_at_once() {
 }
 
 #[test]
+fn a_live_stream_that_has_fallen_behind_makes_only_the_newest_partial() {
+    let Some(two_cities) = demo_clip("two_cities.wav") else {
+        return;
+    };
+    let Some(mut recogniser) = recogniser() else {
+        return;
+    };
+    let sound = load_clip(&two_cities, None);
+    // Two seconds come at once, three times: as if the device had been busy that long.
+    let mut stream = Stream::new("late", streaming(), Mode::Live);
+    let mut events = Vec::new();
+    for block in sound[..6 * 16_000].chunks(2 * 16_000) {
+        push(&mut stream, &mut recogniser, block, &mut events);
+    }
+    stream.finish(&mut recogniser, &mut events).unwrap();
+    let partials = events.iter().filter(|e| matches!(e, Event::Partial(_)));
+    assert!(partials.count() <= 3, "{events:?}");
+    assert!(text(&events).contains("best of times"), "{events:?}");
+}
+
+#[test]
 fn words_of_less_than_a_second_are_heard() {
     let Some(clips) = score::all_clips() else {
         return;

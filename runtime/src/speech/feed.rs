@@ -170,3 +170,81 @@ fn read(
         damage: source.damage(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firstword_audio::raw::{Raw, Sample};
+
+    const MONO: Format = Format {
+        sample_rate: 1000,
+        channels: 1,
+    };
+
+    fn raw(bytes: &'static [u8]) -> Result<Box<dyn Source>, Error> {
+        Ok(Box::new(Raw::new(bytes, Sample::U8, MONO)?))
+    }
+
+    fn drain(feed: &mut Feed) -> usize {
+        let mut buffer = [0.0; 64];
+        let mut frames = 0;
+        while !feed.reader.is_finished() {
+            match feed.reader.pop(&mut buffer) {
+                Some(block) => frames += block.frames,
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        frames
+    }
+
+    #[test]
+    fn every_frame_of_a_source_longer_than_the_ring_arrives() {
+        static BYTES: [u8; 5000] = [128; 5000];
+        let mut feed = Feed::start(|| raw(&BYTES), Pace::Unbounded, || false).unwrap();
+        assert_eq!(drain(&mut feed), 5000);
+        let outcome = feed.outcome();
+        assert!(outcome.error.is_none() && outcome.damage.is_empty());
+    }
+
+    #[test]
+    fn a_source_that_does_not_open_says_why() {
+        let failed = Feed::start(|| Err(Error::NotFound), Pace::Unbounded, || false);
+        assert!(matches!(failed, Err(Some(Error::NotFound))));
+    }
+
+    #[test]
+    fn a_pipe_that_says_nothing_is_not_waited_for_after_ctrl_c() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let open = move || firstword_audio::stream(reader);
+        assert!(matches!(
+            Feed::start(open, Pace::Unbounded, || true),
+            Err(None)
+        ));
+    }
+
+    #[test]
+    fn a_reading_thread_that_panics_is_an_error_and_no_hang() {
+        let failed = Feed::start(|| panic!("planted"), Pace::Unbounded, || false);
+        assert!(matches!(failed, Err(Some(Error::Io(_)))));
+    }
+
+    #[test]
+    fn in_real_time_no_frame_comes_before_it_was_spoken() {
+        static BYTES: [u8; 100] = [128; 100];
+        let began = Stamp::now();
+        let mut feed = Feed::start(|| raw(&BYTES), Pace::RealTime, || false).unwrap();
+        let (mut stamps, mut buffer) = (Vec::new(), [0.0; 20]);
+        while !feed.reader.is_finished() {
+            match feed.reader.pop(&mut buffer) {
+                Some(block) => stamps.extend((block.frames == 20).then_some(block.captured)),
+                None => thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        // 20 frames at 1 kHz are 20 ms; a late thread makes them later, never earlier.
+        assert_eq!(stamps.len(), 5);
+        for (i, stamp) in stamps.iter().enumerate() {
+            assert!(*stamp >= began + PERIOD * (i as u32 + 1), "{i}: {stamps:?}");
+        }
+        assert!(stamps.is_sorted());
+    }
+}
