@@ -56,6 +56,7 @@ impl Sink for Json {
             }
             Event::Final(result) => {
                 self.handed.finish(stream, result, now);
+                result.record.path.handed_over = now;
                 self.put(&FinalLine::new(stream, result))?;
             }
         }
