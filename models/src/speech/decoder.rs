@@ -59,6 +59,14 @@ struct Names {
     present: String,
 }
 
+/// What a call with nothing before it returns.
+struct Whole {
+    logits: DynValue,
+    own: Vec<DynValue>,
+    /// Only of the shipped form.
+    sound: Vec<DynValue>,
+}
+
 /// What the first call of an utterance found.
 pub(super) struct Checked {
     /// Tokens of the draft that hold.
@@ -179,20 +187,14 @@ impl Decoder {
         taken(&mut outputs, &self.sound)
     }
 
-    /// Runs begin and the draft in one call.
-    pub fn check_draft(
-        &mut self,
-        encoded: &Encoded,
-        draft: &[u32],
-        forced: usize,
-    ) -> Result<Checked, SpeechError> {
+    /// Runs begin and these tokens in one call, with nothing before them.
+    fn run_whole(&mut self, encoded: &Encoded, tokens: &[u32]) -> Result<Whole, SpeechError> {
         let error = SpeechError::step(DECODE);
         let tokens: Vec<i64> = std::iter::once(BEGIN)
-            .chain(draft.iter().copied())
+            .chain(tokens.iter().copied())
             .map(i64::from)
             .collect();
-        let length = tokens.len();
-        let ids = Tensor::from_array(([1, length], tokens)).map_err(&error)?;
+        let ids = Tensor::from_array(([1, tokens.len()], tokens)).map_err(&error)?;
         let cached = Tensor::from_array(([1], vec![false])).map_err(&error)?;
         let mut inputs = ort::inputs!["input_ids" => &ids];
         if self.form() == Form::Shipped {
@@ -210,9 +212,42 @@ impl Decoder {
             inputs.push((names.past.as_str().into(), value.into()));
         }
         let mut outputs = self.step.run(inputs).map_err(&error)?;
-        let logits = take(&mut outputs, "logits")?;
-        let (_, values) = logits.try_extract_tensor::<f32>().map_err(&error)?;
-        let width = values.len() / length;
+        Ok(Whole {
+            logits: take(&mut outputs, "logits")?,
+            own: taken(&mut outputs, &self.own)?,
+            sound: match self.cross {
+                Some(_) => Vec::new(),
+                None => taken(&mut outputs, &self.sound)?,
+            },
+        })
+    }
+
+    /// The logits after begin and after each of `tokens`, one row after another.
+    pub fn logits(&mut self, encoded: &Encoded, tokens: &[u32]) -> Result<Vec<f32>, SpeechError> {
+        let whole = self.run_whole(encoded, tokens)?;
+        let (_, values) = whole
+            .logits
+            .try_extract_tensor::<f32>()
+            .map_err(SpeechError::step(DECODE))?;
+        Ok(values.to_vec())
+    }
+
+    /// Runs begin and the draft in one call and keeps what holds of it.
+    pub fn check_draft(
+        &mut self,
+        encoded: &Encoded,
+        draft: &[u32],
+        forced: usize,
+    ) -> Result<Checked, SpeechError> {
+        let Whole {
+            logits,
+            mut own,
+            sound,
+        } = self.run_whole(encoded, draft)?;
+        let (_, values) = logits
+            .try_extract_tensor::<f32>()
+            .map_err(SpeechError::step(DECODE))?;
+        let width = values.len() / (draft.len() + 1);
         let mut accepted = 0;
         let next = loop {
             let best = most_likely(&values[accepted * width..][..width])?;
@@ -221,20 +256,11 @@ impl Decoder {
                 _ => break best,
             }
         };
-        let whole = accepted + 1 == length;
-        let own = self.own.iter().map(|names| {
-            let value = take(&mut outputs, &names.present)?;
-            if whole {
-                Ok(value)
-            } else {
-                shortened(&value, accepted + 1)
+        if accepted < draft.len() {
+            for value in &mut own {
+                *value = shortened(value, accepted + 1)?;
             }
-        });
-        let own = own.collect::<Result<_, _>>()?;
-        let sound = match self.cross {
-            Some(_) => Vec::new(),
-            None => taken(&mut outputs, &self.sound)?,
-        };
+        }
         Ok(Checked {
             accepted,
             next,

@@ -76,6 +76,31 @@ impl Moonshine {
         folder: &Path,
         cache: Option<&Path>,
     ) -> Result<Self, SpeechError> {
+        Self::load_with(library, cpu, folder, |cpu, file| {
+            Ok(match Decoder::lean(library, cpu, file, cache) {
+                Ok(decoder) => (decoder, None),
+                Err(why) => (Decoder::shipped(library, cpu, file)?, Some(why)),
+            })
+        })
+    }
+
+    /// The same with the decoder as it was shipped, to compare with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Moonshine::load`].
+    pub fn load_shipped(library: &Library, cpu: &Cpu, folder: &Path) -> Result<Self, SpeechError> {
+        Self::load_with(library, cpu, folder, |cpu, file| {
+            Ok((Decoder::shipped(library, cpu, file)?, None))
+        })
+    }
+
+    fn load_with(
+        library: &Library,
+        cpu: &Cpu,
+        folder: &Path,
+        decoder: impl FnOnce(&Cpu, &Path) -> Result<(Decoder, Option<LeanError>), SpeechError>,
+    ) -> Result<Self, SpeechError> {
         if let Some(file) = [ENCODER, DECODER, TOKENIZER]
             .into_iter()
             .find(|file| !folder.join(file).is_file())
@@ -106,10 +131,7 @@ impl Moonshine {
             &["input_values", "attention_mask"],
         )?;
         let file = folder.join(DECODER);
-        let (decoder, refused) = match Decoder::lean(library, &cpu, &file, cache) {
-            Ok(decoder) => (decoder, None),
-            Err(why) => (Decoder::shipped(library, &cpu, &file)?, Some(why)),
-        };
+        let (decoder, refused) = decoder(&cpu, &file)?;
         Ok(Self {
             encoder,
             decoder,
@@ -175,6 +197,17 @@ impl Moonshine {
             sound,
             samples: length,
         })
+    }
+
+    /// The decoder's logits after begin and after each of `tokens`: `tokens.len() + 1` rows of 32 768,
+    /// one after another. In one call, as a draft is checked: the inputs of a product are quantised
+    /// with one scale for all rows, so that a row differs a little with what stands in the others.
+    ///
+    /// # Errors
+    ///
+    /// [`SpeechError::Step`] if ONNX Runtime fails.
+    pub fn logits(&mut self, encoded: &Encoded, tokens: &[u32]) -> Result<Vec<f32>, SpeechError> {
+        self.decoder.logits(encoded, tokens)
     }
 
     /// Greedy decoding of an encoded utterance, beginning from `draft`. `on_step` is told of every

@@ -154,6 +154,7 @@ impl Builder {
     }
 
     /// The number of nodes so far.
+    #[cfg(test)]
     pub fn nodes(&self) -> usize {
         self.graph.node.len()
     }

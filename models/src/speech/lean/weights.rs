@@ -321,3 +321,61 @@ fn as_floats(bytes: &[u8]) -> Vec<f32> {
         .map(|four| f32::from_le_bytes(*four))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said<T: std::fmt::Debug>(result: Result<T, LeanError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn another_graph_is_refused_with_what_was_looked_for() {
+        let empty = Graph::default();
+        assert_eq!(
+            said(Source::new(&empty, &empty).weights()),
+            "the shipped decoder is not Moonshine tiny's: expected Gather named \
+             /model/decoder/embed_tokens/Gather, found none"
+        );
+    }
+
+    #[test]
+    fn a_matrix_of_another_size_is_refused() {
+        let tensor = |name: &str, dims: &[i64], data_type, bytes: usize| Tensor {
+            dims: dims.to_vec(),
+            data_type,
+            name: name.to_owned(),
+            raw_data: vec![0; bytes],
+        };
+        let inputs = ["x", "w", "s", "z", ""];
+        let node = Node {
+            input: inputs.map(str::to_owned).to_vec(),
+            name: "/m/MatMul_quant".to_owned(),
+            op_type: "DynamicQuantizeMatMul".to_owned(),
+            ..Node::default()
+        };
+        let mut graph = Graph {
+            node: vec![node],
+            initializer: vec![
+                tensor("w", &[2, 3], code::UINT8, 6),
+                tensor("s", &[], code::FLOAT, 4),
+                tensor("z", &[], code::UINT8, 1),
+            ],
+            ..Graph::default()
+        };
+        let read = |graph: &Graph, rows| {
+            let outside = Graph::default();
+            Source::new(&outside, graph).matrix("/m", rows, 3, false)
+        };
+        assert_eq!(read(&graph, 2).unwrap().bytes, [0; 6]);
+        assert!(said(read(&graph, 4)).contains("shape [4, 3], found type 2, shape [2, 3]"));
+        // The shape says six bytes, five are there.
+        graph.initializer[0].raw_data.pop();
+        assert!(said(read(&graph, 2)).contains("5 bytes"));
+        graph.initializer[0] = tensor("w", &[2, 3], code::FLOAT, 24);
+        assert!(said(read(&graph, 2)).contains("found type 1"));
+        graph.initializer.clear();
+        assert!(said(read(&graph, 2)).contains("no constant \"w\""));
+    }
+}
