@@ -49,7 +49,7 @@ pub struct Record {
     /// The recogniser's name.
     pub model: String,
     /// The form of its decoder that ran: `lean` or `shipped`.
-    pub decoder: &'static str,
+    pub decoder: String,
     /// Where it ran.
     pub target: String,
     /// Version of the ONNX Runtime library.

@@ -1,6 +1,8 @@
 //! Speech models: voice activity (Silero) and recognition (Moonshine).
 
+mod decoder;
 pub mod decoding;
+pub mod lean;
 pub mod moonshine;
 pub mod silero;
 pub mod tokenizer;
@@ -9,7 +11,9 @@ use std::path::PathBuf;
 
 use firstword_targets::SessionError;
 
+pub use decoder::Form;
 pub use decoding::{Draft, Hypothesis, Limits};
+pub use lean::LeanError;
 pub use moonshine::{Encoded, Moonshine};
 pub use silero::{Silero, Voice};
 pub use tokenizer::Tokenizer;

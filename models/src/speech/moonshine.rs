@@ -10,16 +10,17 @@
 //! A draft (the previous partial's tokens) goes through the first branch in one call: its logits
 //! say how much of the draft the new sound still supports, and decoding goes on from there.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use firstword_targets::{Cpu, Library};
-use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
-use ort::session::{IoBinding, Session};
+use ort::session::Session;
 use ort::value::{DynValue, Tensor, TensorRef};
 
 use super::SpeechError;
+use super::decoder::{Decoder, Form};
 use super::decoding::{Draft, Hypothesis, Limits, Repetition, cut_loop};
-use super::tokenizer::{BEGIN, END, Tokenizer};
+use super::lean::LeanError;
+use super::tokenizer::{END, Tokenizer};
 
 const ENCODER: &str = "encoder_model.ort";
 const DECODER: &str = "decoder_model_merged.ort";
@@ -30,36 +31,26 @@ const EXPECTED: &str = "encoder_model.ort, decoder_model_merged.ort, tokenizer.b
 const SHORTEST: usize = 895;
 
 const ENCODE: &str = "encoder";
-const DECODE: &str = "decoder";
 
 /// The recogniser: samples of one utterance to tokens to text.
 #[derive(Debug)]
 pub struct Moonshine {
     encoder: Session,
-    decoder: Session,
+    decoder: Decoder,
+    /// Why the decoder is the shipped one.
+    refused: Option<LeanError>,
     tokenizer: Tokenizer,
-    layers: Vec<Layer>,
-    /// Keys and values of nothing, `[1, heads, 0, head_dim]`.
-    nothing: DynValue,
-    host: MemoryInfo<'static>,
     padded: Vec<f32>,
-}
-
-/// The names of one decoder cache tensor, as input and as output.
-#[derive(Debug)]
-struct Layer {
-    past: String,
-    present: String,
-    /// Belongs to the attention over the sound, which does not grow with the tokens.
-    cross: bool,
 }
 
 /// An utterance behind the encoder.
 #[derive(Debug)]
 pub struct Encoded {
-    hidden: DynValue,
+    pub(super) hidden: DynValue,
     /// `[1, N]` of ones.
-    mask: Tensor<i64>,
+    pub(super) mask: Tensor<i64>,
+    /// Keys and values of the sound for each layer; empty for the shipped decoder.
+    pub(super) sound: Vec<DynValue>,
     /// Samples that were encoded, zeros added for a too short utterance included.
     pub samples: usize,
 }
@@ -72,12 +63,44 @@ pub struct Step {
 }
 
 impl Moonshine {
-    /// Loads the three files of `folder`.
+    /// Loads the three files of `folder`. The decoder is built anew from the shipped one's weights
+    /// where they are as expected ([`super::lean`]); what was built is kept in the folder `cache`,
+    /// if there is one, for the next time.
     ///
     /// # Errors
     ///
     /// [`SpeechError`] if a file is missing, damaged, or not what its name says.
-    pub fn load(library: &Library, cpu: &Cpu, folder: &Path) -> Result<Self, SpeechError> {
+    pub fn load(
+        library: &Library,
+        cpu: &Cpu,
+        folder: &Path,
+        cache: Option<&Path>,
+    ) -> Result<Self, SpeechError> {
+        Self::load_with(library, cpu, folder, |cpu, file| {
+            Ok(match Decoder::lean(library, cpu, file, cache) {
+                Ok(decoder) => (decoder, None),
+                Err(why) => (Decoder::shipped(library, cpu, file)?, Some(why)),
+            })
+        })
+    }
+
+    /// The same with the decoder as it was shipped, to compare with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Moonshine::load`].
+    pub fn load_shipped(library: &Library, cpu: &Cpu, folder: &Path) -> Result<Self, SpeechError> {
+        Self::load_with(library, cpu, folder, |cpu, file| {
+            Ok((Decoder::shipped(library, cpu, file)?, None))
+        })
+    }
+
+    fn load_with(
+        library: &Library,
+        cpu: &Cpu,
+        folder: &Path,
+        decoder: impl FnOnce(&Cpu, &Path) -> Result<(Decoder, Option<LeanError>), SpeechError>,
+    ) -> Result<Self, SpeechError> {
         if let Some(file) = [ENCODER, DECODER, TOKENIZER]
             .into_iter()
             .find(|file| !folder.join(file).is_file())
@@ -108,38 +131,26 @@ impl Moonshine {
             &["input_values", "attention_mask"],
         )?;
         let file = folder.join(DECODER);
-        let decoder = cpu.session(library, &file)?;
-        expect_inputs(
-            &decoder,
-            &file,
-            "decoder",
-            &[
-                "input_ids",
-                "encoder_hidden_states",
-                "encoder_attention_mask",
-                "use_cache_branch",
-            ],
-        )?;
-        let (layers, heads, head_dim) = cache_layout(&decoder, file)?;
-        let nothing = Tensor::<f32>::new(decoder.allocator(), [1, heads, 0, head_dim])
-            .map_err(SpeechError::step(DECODE))?
-            .into_dyn();
-        let host = MemoryInfo::new(
-            AllocationDevice::CPU,
-            0,
-            AllocatorType::Device,
-            MemoryType::Default,
-        )
-        .map_err(SpeechError::step(DECODE))?;
+        let (decoder, refused) = decoder(&cpu, &file)?;
         Ok(Self {
             encoder,
             decoder,
+            refused,
             tokenizer,
-            layers,
-            nothing,
-            host,
             padded: Vec::new(),
         })
+    }
+
+    /// Which decoder runs.
+    #[must_use]
+    pub fn decoder_form(&self) -> Form {
+        self.decoder.form()
+    }
+
+    /// Why the decoder is the shipped one and not the lean one.
+    #[must_use]
+    pub fn why_shipped(&self) -> Option<&LeanError> {
+        self.refused.as_ref()
     }
 
     /// The tokenizer that belongs to the weights.
@@ -179,11 +190,24 @@ impl Moonshine {
             return Err(SpeechError::NotNumbers { step: ENCODE });
         }
         drop(outputs);
+        let sound = self.decoder.over_sound(&hidden)?;
         Ok(Encoded {
             hidden,
             mask,
+            sound,
             samples: length,
         })
+    }
+
+    /// The decoder's logits after begin and after each of `tokens`: `tokens.len() + 1` rows of 32 768,
+    /// one after another. In one call, as a draft is checked: the inputs of a product are quantised
+    /// with one scale for all rows, so that a row differs a little with what stands in the others.
+    ///
+    /// # Errors
+    ///
+    /// [`SpeechError::Step`] if ONNX Runtime fails.
+    pub fn logits(&mut self, encoded: &Encoded, tokens: &[u32]) -> Result<Vec<f32>, SpeechError> {
+        self.decoder.logits(encoded, tokens)
     }
 
     /// Greedy decoding of an encoded utterance, beginning from `draft`. `on_step` is told of every
@@ -202,7 +226,8 @@ impl Moonshine {
         let limit = Limits::for_audio(encoded.samples).tokens.max(forced + 1);
         let mut hypothesis = Hypothesis::default();
 
-        let (accepted, mut next, mut cache) = self.check_draft(encoded, draft.tokens, forced)?;
+        let checked = self.decoder.check_draft(encoded, draft.tokens, forced)?;
+        let (accepted, mut next) = (checked.accepted, checked.next);
         hypothesis
             .tokens
             .extend_from_slice(&draft.tokens[..accepted]);
@@ -214,7 +239,7 @@ impl Moonshine {
         if next == END {
             return Ok(hypothesis);
         }
-        let mut binding = self.bind(encoded, &cache)?;
+        let mut state = self.decoder.begin(encoded, checked)?;
         while next != END {
             hypothesis.tokens.push(next);
             hypothesis.cut_short = hypothesis.tokens.len() >= limit;
@@ -223,7 +248,7 @@ impl Moonshine {
             {
                 break;
             }
-            next = self.advance(&mut binding, next, &mut cache)?;
+            next = self.decoder.advance(&mut state, next)?;
             hypothesis.steps += 1;
             on_step(Step { tokens: 1 });
         }
@@ -232,183 +257,9 @@ impl Moonshine {
         }
         Ok(hypothesis)
     }
-
-    /// Runs begin and the draft through the branch without cache. Returns how many tokens of the
-    /// draft hold, the token after them, and the cache up to there.
-    fn check_draft(
-        &mut self,
-        encoded: &Encoded,
-        draft: &[u32],
-        forced: usize,
-    ) -> Result<(usize, u32, Vec<DynValue>), SpeechError> {
-        let error = SpeechError::step(DECODE);
-        let tokens: Vec<i64> = std::iter::once(BEGIN)
-            .chain(draft.iter().copied())
-            .map(i64::from)
-            .collect();
-        let length = tokens.len();
-        let ids = Tensor::from_array(([1, length], tokens)).map_err(&error)?;
-        let cached = Tensor::from_array(([1], vec![false])).map_err(&error)?;
-        let mut inputs = ort::inputs![
-            "input_ids" => &ids,
-            "encoder_hidden_states" => &encoded.hidden,
-            "encoder_attention_mask" => &encoded.mask,
-            "use_cache_branch" => &cached,
-        ];
-        for layer in &self.layers {
-            inputs.push((layer.past.as_str().into(), (&self.nothing).into()));
-        }
-        let mut outputs = self.decoder.run(inputs).map_err(&error)?;
-        let logits = outputs
-            .remove("logits")
-            .ok_or_else(|| missing_output(DECODE, "logits"))?;
-        let (_, values) = logits.try_extract_tensor::<f32>().map_err(&error)?;
-        let width = values.len() / length;
-        let mut accepted = 0;
-        let next = loop {
-            let best = most_likely(&values[accepted * width..][..width])?;
-            match draft.get(accepted) {
-                Some(&token) if accepted < forced || token == best => accepted += 1,
-                _ => break best,
-            }
-        };
-        let cache = self
-            .layers
-            .iter()
-            .map(|layer| {
-                let value = outputs
-                    .remove(&layer.present)
-                    .ok_or_else(|| missing_output(DECODE, &layer.present))?;
-                if layer.cross || accepted + 1 == length {
-                    Ok(value)
-                } else {
-                    shortened(&value, accepted + 1)
-                }
-            })
-            .collect::<Result<_, _>>()?;
-        Ok((accepted, next, cache))
-    }
-
-    /// Binds what does not change from token to token.
-    fn bind(&self, encoded: &Encoded, cache: &[DynValue]) -> Result<IoBinding, SpeechError> {
-        let error = SpeechError::step(DECODE);
-        let mut binding = self.decoder.create_binding().map_err(&error)?;
-        let (shape, hidden) = encoded.hidden.try_extract_tensor::<f32>().map_err(&error)?;
-        let width = shape.last().copied().unwrap_or_default() as usize;
-        let frame =
-            Tensor::from_array(([1, 1, width], hidden[..width].to_vec())).map_err(&error)?;
-        binding
-            .bind_input("encoder_hidden_states", &frame)
-            .map_err(&error)?;
-        binding
-            .bind_input("encoder_attention_mask", &encoded.mask)
-            .map_err(&error)?;
-        let cached = Tensor::from_array(([1], vec![true])).map_err(&error)?;
-        binding
-            .bind_input("use_cache_branch", &cached)
-            .map_err(&error)?;
-        for (layer, value) in self.layers.iter().zip(cache) {
-            if layer.cross {
-                binding.bind_input(&layer.past, value).map_err(&error)?;
-            }
-        }
-        Ok(binding)
-    }
-
-    /// One token in, the next out; the cache grows by it.
-    fn advance(
-        &mut self,
-        binding: &mut IoBinding,
-        token: u32,
-        cache: &mut [DynValue],
-    ) -> Result<u32, SpeechError> {
-        let error = SpeechError::step(DECODE);
-        let ids = Tensor::from_array(([1, 1], vec![i64::from(token)])).map_err(&error)?;
-        binding.bind_input("input_ids", &ids).map_err(&error)?;
-        // An output bound to a device is bound to the tensor of its first run: bound anew, it gets
-        // a new one, and the old one stays what it was, an input.
-        binding
-            .bind_output_to_device("logits", &self.host)
-            .map_err(&error)?;
-        for (layer, value) in self.layers.iter().zip(cache.iter()) {
-            if !layer.cross {
-                binding.bind_input(&layer.past, value).map_err(&error)?;
-                binding
-                    .bind_output_to_device(&layer.present, &self.host)
-                    .map_err(&error)?;
-            }
-        }
-        let mut outputs = self.decoder.run_binding(binding).map_err(&error)?;
-        for (layer, value) in self.layers.iter().zip(cache.iter_mut()) {
-            if !layer.cross {
-                *value = outputs
-                    .remove(&layer.present)
-                    .ok_or_else(|| missing_output(DECODE, &layer.present))?;
-            }
-        }
-        let logits = outputs
-            .get("logits")
-            .ok_or_else(|| missing_output(DECODE, "logits"))?;
-        let (_, values) = logits.try_extract_tensor::<f32>().map_err(&error)?;
-        most_likely(values)
-    }
 }
 
-/// The cache tensors of the decoder in the order of its inputs, the number of heads and their width.
-fn cache_layout(decoder: &Session, file: PathBuf) -> Result<(Vec<Layer>, i64, i64), SpeechError> {
-    let mut layers = Vec::new();
-    let mut size = None;
-    for input in decoder.inputs() {
-        let Some(name) = input.name().strip_prefix("past_key_values.") else {
-            continue;
-        };
-        if let Some(shape) = input.dtype().tensor_shape()
-            && let [_, heads, _, head_dim] = shape[..]
-        {
-            size = Some((heads, head_dim));
-        }
-        layers.push(Layer {
-            past: input.name().to_owned(),
-            present: format!("present.{name}"),
-            cross: name.contains(".encoder."),
-        });
-    }
-    match size {
-        Some((heads, head_dim)) if heads > 0 && head_dim > 0 => Ok((layers, heads, head_dim)),
-        _ => Err(SpeechError::Signature {
-            file,
-            missing: "input past_key_values.0.decoder.key of a known size".to_owned(),
-            expected: "decoder",
-        }),
-    }
-}
-
-/// The first `length` positions of a cache tensor `[1, heads, positions, head_dim]`.
-fn shortened(value: &DynValue, length: usize) -> Result<DynValue, SpeechError> {
-    let error = SpeechError::step(DECODE);
-    let (shape, values) = value.try_extract_tensor::<f32>().map_err(&error)?;
-    let [heads, positions, head_dim] = [shape[1], shape[2], shape[3]].map(|n| n as usize);
-    let mut kept = Vec::with_capacity(heads * length * head_dim);
-    for head in values.chunks_exact(positions * head_dim) {
-        kept.extend_from_slice(&head[..length * head_dim]);
-    }
-    Ok(Tensor::from_array(([1, heads, length, head_dim], kept))
-        .map_err(&error)?
-        .into_dyn())
-}
-
-/// The token with the highest logit, the lowest number among equals.
-fn most_likely(logits: &[f32]) -> Result<u32, SpeechError> {
-    let mut best = (f32::NEG_INFINITY, None);
-    for (token, &logit) in logits.iter().enumerate() {
-        if logit > best.0 {
-            best = (logit, Some(token as u32));
-        }
-    }
-    best.1.ok_or(SpeechError::NotNumbers { step: DECODE })
-}
-
-fn missing_output(step: &'static str, name: &str) -> SpeechError {
+pub(super) fn missing_output(step: &'static str, name: &str) -> SpeechError {
     SpeechError::Step {
         step,
         said: format!("the graph gave no output {name}"),

@@ -41,7 +41,13 @@ impl Context {
             say(&format!("voice activity model in {}", voice.path.display()));
         }
         library.messages().show(self.verbose > 1);
-        let moonshine = Moonshine::load(library, &cpu, &speech.path)?;
+        let built = store.root().join("built");
+        let moonshine = Moonshine::load(library, &cpu, &speech.path, Some(&built))?;
+        if self.verbose > 0
+            && let Some(reason) = moonshine.why_shipped()
+        {
+            say(&format!("the decoder runs as shipped: {reason}"));
+        }
         // A frame of voice activity is too little work for two.
         let alone = Cpu {
             threads: NonZeroUsize::MIN,
@@ -49,14 +55,14 @@ impl Context {
         };
         let silero = Silero::load(library, &alone, &voice.path)?;
         Ok(Recogniser {
-            moonshine,
-            silero,
             names: Names {
                 model: model_name(&settings.speech.model),
-                decoder: "shipped",
+                decoder: moonshine.decoder_form().to_string(),
                 target: target.to_string(),
                 onnxruntime: library.version.clone(),
             },
+            moonshine,
+            silero,
         })
     }
 

@@ -24,7 +24,7 @@ pub struct Names {
     /// The recogniser's.
     pub model: String,
     /// The form of its decoder.
-    pub decoder: &'static str,
+    pub decoder: String,
     /// Where it runs.
     pub target: String,
     /// Version of the ONNX Runtime library.

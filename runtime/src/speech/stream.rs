@@ -217,7 +217,7 @@ impl Stream {
             utterance: self.next,
             start,
             model: recogniser.names.model.clone(),
-            decoder: recogniser.names.decoder,
+            decoder: recogniser.names.decoder.clone(),
             target: recogniser.names.target.clone(),
             onnxruntime: recogniser.names.onnxruntime.clone(),
             path: Path {
