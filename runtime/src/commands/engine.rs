@@ -35,7 +35,8 @@ impl Context {
             ..NonZeroUsize::new(settings.onnxruntime.threads)
                 .map_or_else(Cpu::default, Cpu::with_threads)
         };
-        let moonshine = Moonshine::load(library, &cpu, &speech.path, None)?;
+        let built = store.root().join("built");
+        let moonshine = Moonshine::load(library, &cpu, &speech.path, Some(&built))?;
         // A frame of voice activity is too little work for two.
         let alone = Cpu {
             threads: NonZeroUsize::MIN,
