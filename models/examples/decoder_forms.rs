@@ -1,5 +1,6 @@
 //! What the rebuilt decoder saves: milliseconds per token, first pass, encoder and loading, for both
-//! forms in turn, on one thread. Needs `firstword model pull` (or FIRSTWORD_HOME).
+//! forms in turn, on one thread, in its CPU time (which other work on the machine disturbs less than
+//! the clock on the wall). Needs `firstword model pull` (or FIRSTWORD_HOME).
 //!
 //! `cargo run --release -p firstword-models --example decoder_forms`, pinned to one core
 //! (`taskset -c 1`) where others work too.
@@ -8,10 +9,11 @@
 #[path = "../tests/speech/mod.rs"]
 mod speech;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstword_models::speech::{Draft, Moonshine};
 use firstword_targets::Cpu;
+use rustix::time::{ClockId, clock_gettime};
 use speech::{Real, SECOND};
 
 const ROUNDS: usize = 15;
@@ -26,29 +28,29 @@ struct Times {
 
 impl Times {
     fn round(&mut self, moonshine: &mut Moonshine, sound: &[f32]) {
-        let start = Instant::now();
+        let start = now();
         let encoded = moonshine.encode(sound).unwrap();
-        self.encode.push(start.elapsed());
-        let mut last = Instant::now();
+        self.encode.push(now() - start);
+        let mut last = now();
         let mut first = true;
         let found = moonshine.decode(&encoded, Draft::default(), |_| {
-            let now = Instant::now();
+            let at = now();
             let list = if first {
                 &mut self.first
             } else {
                 &mut self.token
             };
-            list.push(now - last);
-            (first, last) = (false, now);
+            list.push(at - last);
+            (first, last) = (false, at);
         });
         let tokens = found.unwrap().tokens;
-        let mut last = Some(Instant::now());
+        let mut last = Some(now());
         let draft = Draft {
             tokens: &tokens,
             forced: 0,
         };
         let again = moonshine.decode(&encoded, draft, |_| {
-            self.draft.extend(last.take().map(|last| last.elapsed()));
+            self.draft.extend(last.take().map(|last| now() - last));
         });
         again.unwrap();
     }
@@ -73,14 +75,20 @@ impl Times {
     }
 }
 
+/// CPU time of this thread.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 fn main() {
     let Some(real) = Real::find() else { return };
     let cpu = Cpu::default();
     let folder = tempfile::tempdir().unwrap();
     let load = |what: &str, how: &dyn Fn() -> Moonshine| {
-        let start = Instant::now();
+        let start = now();
         let moonshine = how();
-        let ms = start.elapsed().as_secs_f64() * 1e3;
+        let ms = (now() - start).as_secs_f64() * 1e3;
         println!("load {what}: {ms:.0} ms, {}", moonshine.decoder_form());
         moonshine
     };

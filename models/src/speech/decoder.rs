@@ -238,6 +238,7 @@ impl Decoder {
         encoded: &Encoded,
         draft: &[u32],
         forced: usize,
+        follows_forced: impl Fn(u32) -> bool,
     ) -> Result<Checked, SpeechError> {
         let Whole {
             logits,
@@ -250,7 +251,12 @@ impl Decoder {
         let width = values.len() / (draft.len() + 1);
         let mut accepted = 0;
         let next = loop {
-            let best = most_likely(&values[accepted * width..][..width])?;
+            let row = &values[accepted * width..][..width];
+            let best = if accepted == forced && forced > 0 {
+                most_likely_of(row, &follows_forced)?
+            } else {
+                most_likely(row)?
+            };
             match draft.get(accepted) {
                 Some(&token) if accepted < forced || token == best => accepted += 1,
                 _ => break best,
@@ -406,9 +412,14 @@ fn shortened(value: &DynValue, length: usize) -> Result<DynValue, SpeechError> {
 
 /// The token with the highest logit, the lowest number among equals.
 fn most_likely(logits: &[f32]) -> Result<u32, SpeechError> {
+    most_likely_of(logits, |_| true)
+}
+
+/// The same among the tokens that may stand there.
+fn most_likely_of(logits: &[f32], may: impl Fn(u32) -> bool) -> Result<u32, SpeechError> {
     let mut best = (f32::NEG_INFINITY, None);
     for (token, &logit) in logits.iter().enumerate() {
-        if logit > best.0 {
+        if logit > best.0 && may(token as u32) {
             best = (logit, Some(token as u32));
         }
     }

@@ -6,7 +6,8 @@
 pub struct Draft<'a> {
     /// The tokens, without begin and end.
     pub tokens: &'a [u32],
-    /// How many of them are kept whatever the network says: what was already committed.
+    /// How many of them are kept whatever the network says: what was already committed. They end with a
+    /// whole word, so the token after them begins one, or is the end.
     pub forced: usize,
 }
 

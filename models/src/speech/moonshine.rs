@@ -7,8 +7,11 @@
 //!   all hidden frames and returns the keys and values of both attentions; with cache it takes one
 //!   token, wants one hidden frame only for its shape, and returns the grown decoder cache.
 //!
-//! A draft (the previous partial's tokens) goes through the first branch in one call: its logits
-//! say how much of the draft the new sound still supports, and decoding goes on from there.
+//! The encoder runs as it is. The decoder is built anew from its weights ([`super::lean`]); the
+//! shipped one takes its place where that fails.
+//!
+//! A draft (the previous partial's tokens) goes through the decoder in one call: its logits say how
+//! much of the draft the new sound still supports, and decoding goes on from there.
 
 use std::path::Path;
 
@@ -159,8 +162,9 @@ impl Moonshine {
         &self.tokenizer
     }
 
-    /// Runs the encoder over one utterance (f32, 16 kHz mono, −1…1). Costs about 10 ms per second of
-    /// sound on one core; the authors trained on at most 30 s, and past 15 s the text gets worse.
+    /// Runs the encoder over one utterance (f32, 16 kHz mono, −1…1), and for the lean decoder also
+    /// what that computes of the sound once (which the shipped one does with its first token). Costs
+    /// about 10 ms per second of sound on one core, and 1 ms for the latter; the authors trained on at most 30 s, and past 15 s the text gets worse.
     ///
     /// # Errors
     ///
@@ -226,7 +230,12 @@ impl Moonshine {
         let limit = Limits::for_audio(encoded.samples).tokens.max(forced + 1);
         let mut hypothesis = Hypothesis::default();
 
-        let checked = self.decoder.check_draft(encoded, draft.tokens, forced)?;
+        // What was committed are whole words: a comma or an ending behind it would change the last.
+        let tokenizer = &self.tokenizer;
+        let whole_words = |token| token == END || tokenizer.starts_word(token);
+        let checked = self
+            .decoder
+            .check_draft(encoded, draft.tokens, forced, whole_words)?;
         let (accepted, mut next) = (checked.accepted, checked.next);
         hypothesis
             .tokens
