@@ -169,7 +169,7 @@ impl Decoder {
             sound,
             samples: 0,
         };
-        let checked = self.check_draft(&encoded, &[BEGIN], 1)?;
+        let checked = self.check_draft(&encoded, &[BEGIN], 1, |_| true)?;
         let next = checked.next;
         let mut state = self.begin(&encoded, checked)?;
         self.advance(&mut state, next).map(drop)
