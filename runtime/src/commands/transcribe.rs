@@ -151,17 +151,14 @@ impl<'a> Session<'a> {
         timings.heard(heard);
         match result {
             Ok(outcome) => {
-                for line in &outcome.damage {
-                    report(&CommandError::new(Exit::Input, &shown, line));
+                // One line for a file, however much is wrong with it.
+                let error = outcome.error.as_ref().map(ToString::to_string);
+                let wrong: Vec<String> = outcome.damage.into_iter().chain(error).collect();
+                if wrong.is_empty() {
+                    return Ok(Exit::Success);
                 }
-                if let Some(error) = &outcome.error {
-                    report(&trouble(error));
-                }
-                Ok(if outcome.damage.is_empty() && outcome.error.is_none() {
-                    Exit::Success
-                } else {
-                    Exit::Input
-                })
+                report(&CommandError::new(Exit::Input, &shown, wrong.join("; ")));
+                Ok(Exit::Input)
             }
             Err(Stopped::Sound(error)) => {
                 report(&trouble(&error));
