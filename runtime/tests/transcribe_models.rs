@@ -127,6 +127,8 @@ fn a_model_folder_of_ones_own_works_and_is_told_what_it_lacks() {
     fs::write(&encoder, "not a model").unwrap();
     let said = refusal(&home.transcribe(["--model", "./own", clip]), 3);
     assert!(said.contains("encoder_model.ort"), "{said}");
+    fs::remove_file(&encoder).unwrap();
+    symlink(model.join("encoder_model.ort"), &encoder).unwrap();
     let tokenizer = own.join("tokenizer.bin");
     let whole = fs::read(&tokenizer).unwrap();
     fs::remove_file(&tokenizer).unwrap();
