@@ -206,10 +206,17 @@ fn without_partials_json_holds_finals_only() {
     let (Some(home), Some(forward)) = (Home::new(), shared_clip("goforward.wav")) else {
         return;
     };
-    let output = home.transcribe(["--format", "json", forward.to_str().unwrap()]);
-    let objects = objects(&text(&output.stdout));
+    // Whoever reads JSON wants the very name that was given.
+    let named = "new\nline \u{1b}[2J.wav";
+    std::os::unix::fs::symlink(forward, home.path(named)).unwrap();
+    let output = home.transcribe(["--format", "json", named]);
+    let written = text(&output.stdout);
+    assert!(!written.contains('\u{1b}'), "{written:?}");
+    let objects = objects(&written);
     assert_eq!(objects.len(), 1);
     check_final(&objects[0]);
+    assert_eq!(objects[0]["file"], named);
+    assert_eq!(home.records()[0]["stream"], named);
 }
 
 /// Seconds of `HH:MM:SS,mmm` (SubRip) or `HH:MM:SS.mmm` (WebVTT).

@@ -84,6 +84,8 @@ impl<'a> Session<'a> {
         args: &TranscribeArgs,
     ) -> Result<Exit, CommandError> {
         let interrupt = &self.context.interrupt;
+        // Records and JSON have ways of their own to write any character.
+        let named = file.to_string_lossy();
         let shown = name(file);
         let trouble = |error: &Error| CommandError::new(Exit::Input, &shown, error);
         let pace = match args.pace {
@@ -101,7 +103,7 @@ impl<'a> Session<'a> {
         };
         let live = is_stdin(file) || args.pace == Pace::Realtime;
         let how = How {
-            name: &shown,
+            name: &named,
             channels: args.channel.map_or(Channels::Mix, Channels::One),
             settings: self
                 .context
@@ -114,7 +116,7 @@ impl<'a> Session<'a> {
         });
         let progress = Progress::recording(&shown, total, output::partials_in_place(args));
         let mut stream = output::Stream {
-            name: shown.clone(),
+            name: named.clone().into_owned(),
             model: self.recogniser.names.model.clone(),
             target: self.recogniser.names.target.clone(),
             first_captured: None,
