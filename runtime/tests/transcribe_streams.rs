@@ -229,6 +229,32 @@ fn a_full_disk_under_the_result_is_told_once() {
 }
 
 #[test]
+fn nobody_has_to_read_standard_error() {
+    let (Some(home), Some(clip), Some(_)) = (
+        Home::new(),
+        shared_clip("goforward.wav"),
+        heard::demo_clip("beckett.wav"),
+    ) else {
+        return;
+    };
+    let missing = "missing.wav".into();
+    for (arguments, code) in [
+        (
+            vec!["transcribe".into(), "--timings".into(), clip.clone()],
+            0,
+        ),
+        (vec!["transcribe".into(), missing, clip], 1),
+        (vec!["demo".into()], 0),
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut command = home.firstword();
+        let output = command.args(&arguments).stderr(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(!output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
 fn a_recording_is_never_overwritten_by_its_transcript() {
     let (Some(home), Some(forward)) = (Home::new(), shared_samples("goforward.wav")) else {
         return;

@@ -9,7 +9,7 @@ use firstword_audio::{Channels, Error, Format, Source};
 
 use super::Context;
 use crate::cli::{Pace, TranscribeArgs, is_stdin};
-use crate::exit::{CommandError, Exit, name, report, say};
+use crate::exit::{CommandError, Exit, aside, name, report, say};
 use crate::log::Log;
 use crate::output::{self, OutputError, Sink};
 use crate::progress::Progress;
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
         self.sink.finish()?;
         if table {
             let (cpu, elapsed) = self.clocks.spent();
-            eprint!("{}", self.timings.table(cpu, elapsed));
+            aside(&self.timings.table(cpu, elapsed));
         }
         if let Some((log, trouble)) = self
             .log
