@@ -27,7 +27,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens (or creates) the log in this folder. Never fails: see [`Log::close`].
+    /// Opens (or creates) the log in this folder. Never fails: see [`Log::trouble`].
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
