@@ -157,6 +157,12 @@ pub fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "firstword: {}", printable(text));
 }
 
+/// Writes text of several lines to standard error as it is; like [`say`], whether or not somebody reads it
+/// (`eprint!` would panic on a full disk or a closed pipe).
+pub fn aside(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// A file name for a message: what is not UTF-8 is shown as U+FFFD, control characters are escaped,
 /// and one that is empty is shown as `""`.
 #[must_use]

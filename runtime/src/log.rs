@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::config::plain;
 use crate::record::Record;
 
 /// The file in the log folder.
@@ -26,7 +27,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens (or creates) the log in this folder. Never fails: see [`Log::close`].
+    /// Opens (or creates) the log in this folder. Never fails: see [`Log::trouble`].
     #[must_use]
     pub fn open(folder: &Path) -> Self {
         let path = folder.join(FILE);
@@ -73,7 +74,7 @@ impl Log {
     /// What was lost and why, in one line, if anything was.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
-        let error = self.first_trouble.as_ref()?;
+        let error = plain(self.first_trouble.as_ref()?);
         Some(match self.lost {
             0 => format!("can't be written: {error}"),
             1 => format!("can't be written: {error}; one record is lost"),

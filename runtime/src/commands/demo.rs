@@ -3,7 +3,7 @@
 use super::Context;
 use super::transcribe::Session;
 use crate::cli::{DemoArgs, TranscribeArgs};
-use crate::exit::{CommandError, Exit};
+use crate::exit::{CommandError, Exit, aside};
 use crate::output;
 
 /// The catalogue's name of the recordings.
@@ -22,7 +22,7 @@ pub fn run(_args: &DemoArgs, context: &Context) -> Result<Exit, CommandError> {
     for file in FILES {
         let path = clips.file(file);
         let args = TranscribeArgs::of_file(path.clone());
-        eprintln!("\n$ firstword transcribe --timings {file}");
+        aside(&format!("\n$ firstword transcribe --timings {file}\n"));
         let mut session = Session::new(context, &mut recogniser, output::open(&args)?);
         exit = exit.and(session.file(&path, &args)?);
         session.finish(true)?;
@@ -30,8 +30,8 @@ pub fn run(_args: &DemoArgs, context: &Context) -> Result<Exit, CommandError> {
             break;
         }
     }
-    eprintln!(
-        "\nYour own recording: firstword transcribe FILE (`--partials` shows the words as they come)"
+    aside(
+        "\nYour own recording: firstword transcribe FILE (`--partials` shows the words as they come)\n",
     );
     Ok(exit)
 }

@@ -9,7 +9,7 @@ use firstword_audio::{Channels, Error, Format, Source};
 
 use super::Context;
 use crate::cli::{Pace, TranscribeArgs, is_stdin};
-use crate::exit::{CommandError, Exit, name, report, say};
+use crate::exit::{CommandError, Exit, aside, name, report, say};
 use crate::log::Log;
 use crate::output::{self, OutputError, Sink};
 use crate::progress::Progress;
@@ -84,6 +84,8 @@ impl<'a> Session<'a> {
         args: &TranscribeArgs,
     ) -> Result<Exit, CommandError> {
         let interrupt = &self.context.interrupt;
+        // Records and JSON have ways of their own to write any character.
+        let named = file.to_string_lossy();
         let shown = name(file);
         let trouble = |error: &Error| CommandError::new(Exit::Input, &shown, error);
         let pace = match args.pace {
@@ -101,7 +103,7 @@ impl<'a> Session<'a> {
         };
         let live = is_stdin(file) || args.pace == Pace::Realtime;
         let how = How {
-            name: &shown,
+            name: &named,
             channels: args.channel.map_or(Channels::Mix, Channels::One),
             settings: self
                 .context
@@ -114,7 +116,7 @@ impl<'a> Session<'a> {
         });
         let progress = Progress::recording(&shown, total, output::partials_in_place(args));
         let mut stream = output::Stream {
-            name: shown.clone(),
+            name: named.clone().into_owned(),
             model: self.recogniser.names.model.clone(),
             target: self.recogniser.names.target.clone(),
             first_captured: None,
@@ -151,17 +153,14 @@ impl<'a> Session<'a> {
         timings.heard(heard);
         match result {
             Ok(outcome) => {
-                for line in &outcome.damage {
-                    report(&CommandError::new(Exit::Input, &shown, line));
+                // One line for a file, however much is wrong with it.
+                let error = outcome.error.as_ref().map(ToString::to_string);
+                let wrong: Vec<String> = outcome.damage.into_iter().chain(error).collect();
+                if wrong.is_empty() {
+                    return Ok(Exit::Success);
                 }
-                if let Some(error) = &outcome.error {
-                    report(&trouble(error));
-                }
-                Ok(if outcome.damage.is_empty() && outcome.error.is_none() {
-                    Exit::Success
-                } else {
-                    Exit::Input
-                })
+                report(&CommandError::new(Exit::Input, &shown, wrong.join("; ")));
+                Ok(Exit::Input)
             }
             Err(Stopped::Sound(error)) => {
                 report(&trouble(&error));
@@ -178,7 +177,7 @@ impl<'a> Session<'a> {
         self.sink.finish()?;
         if table {
             let (cpu, elapsed) = self.clocks.spent();
-            eprint!("{}", self.timings.table(cpu, elapsed));
+            aside(&self.timings.table(cpu, elapsed));
         }
         if let Some((log, trouble)) = self
             .log

@@ -12,13 +12,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use firstword_audio::clock::Stamp;
+use rustix::fs::FileType;
 
 pub use json::Json;
 pub use subtitles::{Dialect, Subtitles};
 pub use terminal::Terminal;
 pub use text::Text;
 
-use crate::cli::{Format, TranscribeArgs};
+use crate::cli::{Format, TranscribeArgs, is_stdin};
 use crate::config::plain;
 use crate::exit::{CommandError, Exit, name};
 use crate::speech::transcript::Event;
@@ -201,13 +202,18 @@ fn refuse_input_as_output(output: &Path, args: &TranscribeArgs) -> Result<(), Co
     let Ok(existing) = output.metadata() else {
         return Ok(());
     };
-    let same = args
-        .files
-        .iter()
-        .filter_map(|file| file.metadata().ok())
-        .any(|input| {
-            input.is_file() && (input.dev(), input.ino()) == (existing.dev(), existing.ino())
-        });
+    let same = args.files.iter().any(|file| {
+        // A recording may come through `<` as well.
+        let input = if is_stdin(file) {
+            rustix::fs::fstat(rustix::stdio::stdin()).ok()
+        } else {
+            rustix::fs::stat(file).ok()
+        };
+        input.is_some_and(|input| {
+            FileType::from_raw_mode(input.st_mode) == FileType::RegularFile
+                && (input.st_dev, input.st_ino) == (existing.dev(), existing.ino())
+        })
+    });
     if same {
         let reason = "is one of the recordings; expected another file to write the result into";
         return Err(CommandError::new(Exit::Usage, name(output), reason));

@@ -111,7 +111,14 @@ pub fn listen<E>(
         let received = Stamp::now();
         if !began {
             began = true;
-            tell(News::Began(block.captured)).map_err(Stopped::Sink)?;
+            // The stamp is that of the block's last frame; the first one's is counted back, as the
+            // stream's timeline does.
+            let since = Duration::from_secs_f64(format.seconds(block.frames as u64 - 1));
+            let first = block
+                .captured
+                .as_nanos()
+                .saturating_sub(since.as_nanos() as u64);
+            tell(News::Began(Stamp::from_nanos(first))).map_err(Stopped::Sink)?;
         }
         if block.lost_before > 0 {
             stream.lost(block.lost_before * u64::from(SAMPLE_RATE) / u64::from(format.sample_rate));
