@@ -23,7 +23,7 @@ pub enum Error {
     #[error("holds no samples: there is not one whole frame of sound")]
     NoSamples,
     /// The operating system refused to read on.
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read: {}", in_words(.0))]
     Io(io::Error),
     /// The content is none of the formats known here.
     #[error(
@@ -92,6 +92,12 @@ pub enum Error {
     Finished,
 }
 
+/// What the system says, without the number that only programmers know.
+fn in_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_owned()
+}
+
 impl From<io::Error> for Error {
     fn from(e: io::Error) -> Self {
         match e.kind() {
@@ -122,6 +128,9 @@ mod tests {
             said(io::ErrorKind::IsADirectory),
             "is a directory; name a sound file in it"
         );
+        // 5 is EIO on Linux.
+        let broken = Error::from(io::Error::from_raw_os_error(5)).to_string();
+        assert_eq!(broken, "cannot be read: Input/output error");
         assert!(said(io::ErrorKind::ConnectionReset).starts_with("cannot be read: "));
     }
 }

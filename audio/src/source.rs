@@ -131,6 +131,25 @@ enum Container {
 
 fn recognise(head: &[u8]) -> Result<Container, Error> {
     Ok(match head {
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'A',
+            b'V',
+            b'I',
+            b' ',
+            ..,
+        ] => {
+            return Err(Error::Unsupported {
+                what: "AVI".to_owned(),
+            });
+        }
         [b'R', b'I', b'F', b'F', ..]
         | [b'R', b'F', b'6', b'4', ..]
         | [b'B', b'W', b'6', b'4', ..] => Container::Wav,

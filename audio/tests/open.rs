@@ -80,6 +80,10 @@ fn what_is_no_sound_is_refused_with_its_first_bytes() {
         refusal(&folder.file("a.txt", b"x")),
         format!("{expected} \"x\"")
     );
+    assert_eq!(
+        refusal(&folder.file("a.avi", b"RIFF\x24\0\0\0AVI LIST")),
+        "holds AVI, which is not supported; convert it, for example: ffmpeg -i FILE out.wav"
+    );
     // A text in UTF-16 begins like the frames of MPEG layer I.
     assert_eq!(
         refusal(&folder.file("b.txt", b"\xFF\xFEa\0")),
