@@ -10,7 +10,7 @@
 //! Graphs and text were compared under ONNX Runtime 1.20.1, 1.22.1 and 1.31.1.
 //!
 //! Measured on an AMD EPYC with AVX2 (a shared machine), ONNX Runtime 1.31.1, one thread, CPU
-//! time in ms, medians (`examples/decoder_forms.rs`); shipped → lean:
+//! time in ms, medians (`benches/src/bin/decoder_forms.rs`); shipped → lean:
 //!
 //! | sound | encoder and keys of the sound | first pass | pass over the whole draft | each token |
 //! | --- | --- | --- | --- | --- |

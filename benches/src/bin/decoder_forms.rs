@@ -2,11 +2,11 @@
 //! forms in turn, on one thread, in its CPU time (which other work on the machine disturbs less than
 //! the clock on the wall). Needs `firstword model pull` (or FIRSTWORD_HOME).
 //!
-//! `cargo run --release -p firstword-models --example decoder_forms`, pinned to one core
+//! `cargo run --release -p firstword-benches --bin decoder_forms`, pinned to one core
 //! (`taskset -c 1`) where others work too.
 #![allow(clippy::unwrap_used)] // A measurement: what fails ends it.
 
-#[path = "../tests/speech/mod.rs"]
+#[path = "../../../models/tests/speech/mod.rs"]
 mod speech;
 
 use std::time::Duration;
