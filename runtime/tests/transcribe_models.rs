@@ -172,11 +172,22 @@ fn a_library_that_is_none_is_named_with_what_to_do() {
     assert!(said.contains("firstword model pull"), "{said}");
 }
 
+#[test]
+fn a_library_damaged_in_the_middle_is_found_out_before_it_is_opened() {
+    let (Some(home), Some(clip)) = (Home::copied(), shared_clip("goforward.wav")) else {
+        return;
+    };
+    // Opened, it would end the process with a segmentation fault and no word.
+    overwrite(&library_file(&home));
+    let said = refusal(&home.transcribe([&clip]), 3);
+    assert!(said.contains("firstword model pull onnxruntime"), "{said}");
+}
+
 /// The library in a home's store.
 fn library_file(home: &Home) -> PathBuf {
     let folder = heard::store().library_folder().unwrap();
-    assert!(home.path("lib").exists());
-    fs::read_dir(folder)
+    let here = home.path("lib").join(folder.file_name().unwrap());
+    fs::read_dir(here)
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .find(|path| path.to_string_lossy().contains("libonnxruntime.so"))

@@ -147,6 +147,24 @@ impl fmt::Display for Library {
 static LOADED: Mutex<Option<&'static Library>> = Mutex::new(None);
 
 impl Search {
+    /// Whether only the cache is left to look in: no place was named, and none lies beside the program.
+    #[must_use]
+    pub fn finds_in_cache_only(&self) -> bool {
+        let named = [&self.flag, &self.environment, &self.configuration];
+        let beside = self
+            .beside
+            .as_ref()
+            .and_then(|folder| folder.read_dir().ok());
+        let is_library =
+            |name: std::ffi::OsString| name.to_string_lossy().starts_with("libonnxruntime.so");
+        named.iter().all(|place| place.is_none())
+            && !beside
+                .into_iter()
+                .flatten()
+                .flatten()
+                .any(|entry| is_library(entry.file_name()))
+    }
+
     /// Finds, checks and opens the library; later calls that find the same file get the same
     /// library back.
     ///

@@ -5,7 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use firstword_audio::clock::Samples;
+use firstword_models::StoreError;
+use firstword_models::catalogue::ONNX_RUNTIME;
 use firstword_models::speech::{Moonshine, Silero, SpeechError};
+use firstword_models::store::Folder;
 use firstword_targets::{Cpu, Library, LibraryError, Target};
 
 use super::Context;
@@ -27,9 +30,32 @@ impl Context {
             .map_err(|error| CommandError::new(Exit::Usage, "speech.target", error))?;
         // Models first: a misspelt name is quicker told than a library loaded.
         let store = self.store()?;
-        let speech = store.resolve(&settings.speech.model)?;
-        let voice = store.resolve(&settings.voice_activity.model)?;
-        let library: &Library = self.library_search().load()?;
+        let search = self.library_search();
+        let speech = store.resolve(&settings.speech.model);
+        let voice = store.resolve(&settings.voice_activity.model);
+        // A damaged library would take the process down without a word: its hash is asked for first.
+        let kept = search
+            .finds_in_cache_only()
+            .then(|| store.resolve(ONNX_RUNTIME));
+        let absent =
+            |found: &Result<Folder, StoreError>| matches!(found, Err(StoreError::Absent { .. }));
+        if absent(&speech) && absent(&voice) && kept.as_ref().is_none_or(absent) {
+            let reason = "nothing is there yet: run `firstword model pull` once";
+            return Err(CommandError::new(
+                Exit::Model,
+                store.root().display(),
+                reason,
+            ));
+        }
+        let (speech, voice) = (speech?, voice?);
+        match kept {
+            // That there is none is told by the search, with all the places it looked at.
+            Some(Err(error)) if !matches!(error, StoreError::Absent { .. }) => {
+                return Err(error.into());
+            }
+            _ => {}
+        }
+        let library: &Library = search.load()?;
         let cpu = Cpu {
             spinning: settings.onnxruntime.spinning,
             ..NonZeroUsize::new(settings.onnxruntime.threads)

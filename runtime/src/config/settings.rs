@@ -175,8 +175,7 @@ table! {
     speech: Speech {
         /// The speech model: a name that `firstword model list` knows, or a folder with a / in its path.
         model: String = "moonshine-tiny-en", Kind::Model;
-        /// Where the model runs: provider, or provider:device, or several in order of preference, separated
-        /// by commas.
+        /// Where the model runs. This version knows `cpu`.
         target: String = "cpu", Kind::Name;
         /// Least time between two partial results of an utterance.
         partial_interval: Duration = "300ms", Kind::Time { least: ms(50), most: ms(10_000) };

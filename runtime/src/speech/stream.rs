@@ -414,7 +414,8 @@ impl Utterance {
             tokenizer
                 .text(tokens)
                 .split_whitespace()
-                .map(str::to_owned)
+                // The decoder sometimes says a comma twice ("In short,, the period").
+                .map(|word| word.replace(",,", ","))
                 .collect::<Vec<_>>()
         };
         let tokens = self.agreement.previous();
