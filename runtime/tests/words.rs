@@ -203,7 +203,7 @@ fn a_committed_word_is_never_retracted() {
             }
         }
     }
-    // Thirteen seconds of sound have at least a hundred partials between them, or nothing was tested.
+    // Over two minutes of sound, with a partial due every 0.3 s: fewer than a hundred, and nothing was tested.
     assert!(partials > 100, "{partials} partials");
 }
 
