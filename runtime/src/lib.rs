@@ -8,6 +8,7 @@ pub mod commands;
 pub mod config;
 pub mod exit;
 pub mod interrupt;
+pub mod language;
 pub mod log;
 pub mod output;
 pub mod place;

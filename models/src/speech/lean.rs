@@ -31,7 +31,6 @@
 mod cache;
 mod decoder;
 mod graph;
-mod onnx;
 mod weights;
 
 use std::path::Path;

@@ -3,8 +3,8 @@
 //! Inputs and outputs have the names of the shipped graph, so that one loop drives both.
 
 use super::graph::{Builder, Size, float, int, ints};
-use super::onnx::code;
 use super::weights::{HEAD, HEADS, INNER, LAYERS, Matrix, VOCABULARY, WIDTH, Weights};
+use crate::onnx::messages::code;
 
 use Size::{Is, Named};
 

@@ -2,11 +2,11 @@
 
 use prost::Message;
 
-use super::onnx::{
+use super::weights::Matrix;
+use crate::onnx::messages::{
     Attribute, Dimension, Graph, Model, Node, OperatorSet, Shape, Tensor, TensorType, Type,
     ValueInfo, code,
 };
-use super::weights::Matrix;
 
 /// onnxruntime's own operators.
 const CONTRIB: &str = "com.microsoft";

@@ -15,7 +15,7 @@ use ort::session::builder::GraphOptimizationLevel;
 use prost::Message;
 
 use super::LeanError;
-use super::onnx::{Graph, Model, Node, Tensor, code};
+use crate::onnx::messages::{Graph, Model, Node, Tensor, code};
 
 /// Sizes of Moonshine tiny.
 pub const LAYERS: usize = 6;

@@ -1,0 +1,1 @@
+//! Models from an address: HTTPS downloads and Hugging Face repositories, resumed, hashed, bounded.

@@ -1,0 +1,1 @@
+//! Which tokens may come next, where the answer must follow a JSON schema.

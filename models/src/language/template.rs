@@ -1,0 +1,1 @@
+//! A conversation → the prompt its model was trained on (chat templates in Jinja).

@@ -1,0 +1,1 @@
+//! Text ↔ tokens: tokenizer.json, and how it is rebuilt from GGUF metadata.
