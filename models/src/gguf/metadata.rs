@@ -154,7 +154,7 @@ impl Array {
         self.len() == 0
     }
 
-    fn description(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let name = match self {
             Self::U8(_) => "u8",
             Self::I8(_) => "i8",
@@ -399,6 +399,27 @@ impl Metadata {
     /// Unsigned integers, stored as any integer type. Errors as [`Metadata::need`].
     pub fn u32s(&self, key: &str) -> Result<Vec<u32>, MetadataError> {
         self.need(key)
+    }
+
+    /// One number for each of `layers`: a single number in the file is that of all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metadata::need`], and when an array has another length.
+    pub fn u32_per_layer(&self, key: &str, layers: usize) -> Result<Vec<u32>, MetadataError> {
+        let numbers = match self.get(key) {
+            Some(Value::Array(_)) => self.u32s(key)?,
+            _ => return Ok(vec![self.need::<u32>(key)?; layers]),
+        };
+        if numbers.len() == layers {
+            return Ok(numbers);
+        }
+        Err(MetadataError::Type {
+            file: self.file.clone(),
+            key: Shown::new(key),
+            expected: "one number for each layer",
+            found: format!("{} for {layers} layers", numbers.len()),
+        })
     }
 
     /// Integers, stored as any integer type. Errors as [`Metadata::need`].

@@ -20,12 +20,14 @@ mod kind;
 mod metadata;
 mod parts;
 mod tensor;
+pub mod write;
 
 pub use error::{GgufError, MetadataError, Shown};
 pub use header::TensorInfo;
 pub use kind::Kind;
 pub use metadata::{Array, FromValue, Metadata, Strings, Value};
 pub use tensor::Tensor;
+pub use write::{WriteError, Writer};
 
 /// One opened model: all parts of it, if it is split.
 #[derive(Debug)]

@@ -4,10 +4,12 @@
 //! the `gguf` Python package's `quants.dequantize`, bit for bit.
 
 mod floats;
+mod quantise;
 mod small;
 mod super_blocks;
 
 use super::kind::Kind;
+pub use quantise::quantise;
 
 /// Integer codes with their scales, unpacked: one byte for each code, one scale for each group of [`Blocks::group`]
 /// codes, in the order of the values.
