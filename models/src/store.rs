@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use crate::catalogue::{Build, Catalogue, Entry, Kind, ONNX_RUNTIME};
 
 mod error;
-mod hash;
+pub(crate) mod hash;
 mod manifest;
 mod pull;
 mod unpack;
