@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use super::{LowerError, Place, Product, Recipe, Weight};
+use crate::gguf::Kind;
 use crate::onnx::{Builder, Element, Value, ints};
 
 /// See the module.
@@ -41,6 +42,10 @@ fn floats(out: &mut dyn Write, values: &[f32]) -> Result<(), LowerError> {
 impl Recipe for Float {
     fn name(&self) -> &'static str {
         "float"
+    }
+
+    fn bytes_per_weight(&self, _: Kind) -> f64 {
+        4.0
     }
 
     fn product(

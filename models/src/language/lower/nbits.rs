@@ -64,6 +64,12 @@ impl Recipe for Exact {
         "exact"
     }
 
+    fn bytes_per_weight(&self, kind: Kind) -> f64 {
+        // A code, and a scale and a zero for each 32.
+        let code = if kind == Kind::Q4_0 { 0.5 } else { 1.0 };
+        code + 5.0 / BLOCK as f64
+    }
+
     fn product(
         &mut self,
         g: &mut Builder,

@@ -1,6 +1,7 @@
 //! The seam between the graph and its weights: how matrices are laid down and multiplied.
 
 use super::{LowerError, Weight};
+use crate::gguf::Kind;
 use crate::onnx::{Builder, Value};
 
 /// Which product of the model.
@@ -53,6 +54,9 @@ impl Product {
 pub trait Recipe {
     /// Its name, as `--quant` and the manifest have it.
     fn name(&self) -> &'static str;
+
+    /// At most so many bytes are laid down for each weight that is stored as `kind`.
+    fn bytes_per_weight(&self, kind: Kind) -> f64;
 
     /// `input · weightᵀ` for each of `weights`: `[…, columns]` to `[…, rows]`. What is prepared of the input (its
     /// quantised form) is made once here and shared. `joined` says that the products are taken side by side at no
