@@ -3,6 +3,7 @@
 //! ```text
 //! ROOT/models/NAME/…              the members of an entry and manifest.json
 //! ROOT/lib/NAME-VERSION-MACHINE/… the same for a library
+//! ROOT/imported/NAME/…           language models that `model import` made
 //! ROOT/tmp/…                      what is being fetched; nothing here is ever used
 //! ROOT/lock                       held while something is fetched
 //! ```
@@ -106,6 +107,11 @@ impl Store {
     /// The folder this store is in.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Where the language model that was imported under this name is, or would be.
+    pub fn imported(&self, name: &str) -> PathBuf {
+        self.root.join("imported").join(name)
     }
 
     /// What it can hold.

@@ -8,6 +8,13 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, 
 
 use firstword_audio::raw::Sample;
 
+mod language;
+
+pub use language::{
+    ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, ModelSynthArgs,
+    Quant, SynthFormat, SynthModel,
+};
+
 use crate::config::{Override, settings_help};
 use crate::exit::{CommandError, Exit, exit_code_help};
 
@@ -58,7 +65,11 @@ pub enum Command {
     Demo(DemoArgs),
     /// Turn recordings, or a stream of sound, into text
     Transcribe(TranscribeArgs),
-    /// List, fetch and check models
+    /// Answer with a language model: one reply, or a conversation
+    Chat(Box<ChatArgs>),
+    /// Listen to speech and answer it
+    Listen(Box<ListenArgs>),
+    /// List, fetch, import and check models
     Model(ModelArgs),
     /// Show the effective configuration and where each value comes from
     Config(ConfigArgs),
@@ -174,6 +185,8 @@ pub enum ModelAction {
     List(ModelListArgs),
     /// Fetch models and libraries, checked against pinned SHA-256 sums
     Pull(ModelPullArgs),
+    /// Make a model folder of a GGUF file
+    Import(ModelImportArgs),
     /// Check files in the store against their SHA-256 sums
     Verify(ModelVerifyArgs),
 }
@@ -288,9 +301,25 @@ impl Cli {
             "--offline",
             &self.global.offline.then(|| "true".into()),
         );
-        if let Command::Transcribe(transcribe) = &self.command {
-            set("speech", "model", "--model", &transcribe.model);
-            set("speech", "target", "--target", &transcribe.target);
+        let language = match &self.command {
+            Command::Transcribe(transcribe) => {
+                set("speech", "model", "--model", &transcribe.model);
+                set("speech", "target", "--target", &transcribe.target);
+                None
+            }
+            Command::Chat(chat) => Some(&chat.language),
+            Command::Listen(listen) => Some(&listen.language),
+            _ => None,
+        };
+        if let Some(language) = language {
+            set("language", "model", "--model", &language.model);
+            set("language", "target", "--target", &language.target);
+            set(
+                "language",
+                "max_tokens",
+                "--max-tokens",
+                &language.max_tokens,
+            );
         }
         overrides
     }

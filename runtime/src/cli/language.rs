@@ -65,7 +65,11 @@ pub struct ListenArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: ListenFormat,
     /// What the model shall be and do, ahead of the conversation
-    #[arg(long, value_name = "TEXT", default_value = "Answer in one short sentence.")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "Answer in one short sentence."
+    )]
     pub system: String,
     /// Print a table of where the time of each turn went, on standard error
     #[arg(long)]
@@ -102,7 +106,7 @@ pub struct LanguageArgs {
     pub temperature: Option<f32>,
     /// Choose among the K most likely tokens only; 0: all [default: 0]
     #[arg(long, value_name = "K")]
-    pub top_k: Option<usize>,
+    pub top_k: Option<u32>,
     /// Choose among the most likely tokens that together have this probability [default: 1]
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f32>,

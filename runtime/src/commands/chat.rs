@@ -107,7 +107,9 @@ impl Chat<'_> {
                 "" => continue,
                 "/quit" | "/exit" => return Ok(Exit::Success),
                 "/help" => {
-                    say("/reset forgets the conversation, /stats tells what the last reply cost, /quit ends");
+                    say(
+                        "/reset forgets the conversation, /stats tells what the last reply cost, /quit ends",
+                    );
                 }
                 "/reset" => {
                     self.talk.reset();
@@ -161,7 +163,11 @@ impl Chat<'_> {
                 return;
             }
             ended = piece.ends_with('\n');
-            let shown = if *careful { tame(piece) } else { piece.to_owned() };
+            let shown = if *careful {
+                tame(piece)
+            } else {
+                piece.to_owned()
+            };
             if let Err(error) = out.put(&shown) {
                 cancel.cancel();
                 trouble = Some(error);
@@ -226,11 +232,17 @@ fn read_prompt(prompt: &OsStr) -> Result<String, CommandError> {
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let reason = format!("expected UTF-8, found another byte at {at}; convert it, for instance with iconv");
+        let reason = format!(
+            "expected UTF-8, found another byte at {at}; convert it, for instance with iconv"
+        );
         CommandError::new(Exit::Input, subject, reason)
     })?;
     if text.trim().is_empty() {
-        return Err(CommandError::new(Exit::Input, subject, "expected some text, found none"));
+        return Err(CommandError::new(
+            Exit::Input,
+            subject,
+            "expected some text, found none",
+        ));
     }
     Ok(text)
 }

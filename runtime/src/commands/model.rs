@@ -32,6 +32,7 @@ const CLEAN_UP: Duration = Duration::from_secs(2);
 pub fn run(args: &ModelArgs, context: &Context) -> Result<Exit, CommandError> {
     let store = context.store()?;
     match &args.action {
+        ModelAction::Import(args) => super::import::run(args, context, &store),
         ModelAction::List(list) => self::list(list, &store),
         ModelAction::Pull(pull) => self::pull(pull, &store, context),
         ModelAction::Verify(verify) => self::verify(verify, &store, context),

@@ -196,7 +196,11 @@ impl Answerer {
         let mut failed = None;
         let encode = |prompt: &Prompt, beginning: bool| {
             let begins = beginning && self.template.is_none() && tokenizer.adds_bos();
-            let mut tokens: Vec<u32> = begins.then(|| tokenizer.bos()).flatten().into_iter().collect();
+            let mut tokens: Vec<u32> = begins
+                .then(|| tokenizer.bos())
+                .flatten()
+                .into_iter()
+                .collect();
             match tokenizer.encode_prompt(prompt) {
                 Ok(more) => tokens.extend(more),
                 Err(error) => failed = Some(error),
@@ -214,7 +218,10 @@ impl Answerer {
                 },
             ),
             None => Ok(Prompt::plain(
-                messages.iter().map(|message| message.content.as_str()).collect::<String>(),
+                messages
+                    .iter()
+                    .map(|message| message.content.as_str())
+                    .collect::<String>(),
             )),
         };
         let prompt = talk.ask(Message::new(Role::User, said), render, encode)?;

@@ -4,6 +4,36 @@
 //! would not fit from there on. So where the new prompt's text begins with the last one and its reply, those keep the
 //! tokens that they had, and only the rest is cut.
 
+use firstword_models::language::tokenizer::Prompt;
+
+/// Messages as the model was trained on them.
+pub trait Rendered: Sized {
+    /// The text.
+    fn text(&self) -> &str;
+    /// What follows `beginning`, if the text begins with it.
+    fn after(&self, beginning: &str) -> Option<Self>;
+}
+
+impl Rendered for String {
+    fn text(&self) -> &str {
+        self
+    }
+
+    fn after(&self, beginning: &str) -> Option<Self> {
+        self.strip_prefix(beginning).map(str::to_owned)
+    }
+}
+
+impl Rendered for Prompt {
+    fn text(&self) -> &str {
+        Prompt::text(self)
+    }
+
+    fn after(&self, beginning: &str) -> Option<Self> {
+        Prompt::after(self, beginning)
+    }
+}
+
 /// The messages so far. `M` is a message in the form that the template takes.
 #[derive(Clone, Debug)]
 pub struct Conversation<M> {
@@ -47,11 +77,11 @@ impl<M: Clone> Conversation<M> {
     /// # Errors
     ///
     /// Whatever `render` returns; the message is not taken then.
-    pub fn ask<E>(
+    pub fn ask<R: Rendered, E>(
         &mut self,
         message: M,
-        render: impl FnOnce(&[M]) -> Result<String, E>,
-        encode: impl Fn(&str, bool) -> Vec<u32>,
+        render: impl FnOnce(&[M]) -> Result<R, E>,
+        mut encode: impl FnMut(&R, bool) -> Vec<u32>,
     ) -> Result<Vec<u32>, E> {
         self.messages.push(message);
         let rendered = match render(&self.messages) {
@@ -62,11 +92,11 @@ impl<M: Clone> Conversation<M> {
             }
         };
         let known = !self.text.is_empty();
-        self.tokens = match rendered.strip_prefix(self.text.as_str()) {
+        self.tokens = match rendered.after(&self.text) {
             Some(rest) if known => {
                 self.before = (self.text.len(), self.tokens.len());
                 let mut tokens = std::mem::take(&mut self.tokens);
-                tokens.extend(encode(rest, false));
+                tokens.extend(encode(&rest, false));
                 tokens
             }
             _ => {
@@ -74,7 +104,7 @@ impl<M: Clone> Conversation<M> {
                 encode(&rendered, true)
             }
         };
-        self.text = rendered;
+        self.text = rendered.text().to_owned();
         Ok(self.tokens.clone())
     }
 
@@ -113,7 +143,7 @@ mod tests {
     }
 
     /// Pairs of letters where two stand together, as a tokenizer that merges; 1 is BOS.
-    fn encode(text: &str, beginning: bool) -> Vec<u32> {
+    fn encode(text: &String, beginning: bool) -> Vec<u32> {
         let pairs = text.as_bytes().chunks(2);
         let tokens = pairs.map(|pair| {
             pair.iter()
@@ -130,12 +160,20 @@ mod tests {
     fn the_next_prompt_begins_with_the_last_one_and_the_tokens_of_its_reply() {
         let mut talk = Conversation::new(vec![user("be kind")]);
         let first = talk.ask(user("hello"), render, encode).unwrap();
-        assert_eq!(first, encode("<u>be kind</u><u>hello</u><a>", true));
+        assert_eq!(
+            first,
+            encode(&"<u>be kind</u><u>hello</u><a>".to_owned(), true)
+        );
         // The model wrote "hi!" letter by letter; encode() would have made pairs of it.
         let chosen = [104, 105, 33];
         talk.answer((false, "hi!".into()), "hi!", &chosen);
         let second = talk.ask(user("bye"), render, encode).unwrap();
-        let expected = [&first[..], &chosen, &encode("</a><u>bye</u><a>", false)].concat();
+        let expected = [
+            &first[..],
+            &chosen,
+            &encode(&"</a><u>bye</u><a>".to_owned(), false),
+        ]
+        .concat();
         assert_eq!(second, expected);
     }
 
@@ -146,7 +184,10 @@ mod tests {
         // The template trims what the model wrote.
         talk.answer((false, "b".into()), " b", &[32, 98]);
         let found = talk.ask(user("c"), render, encode).unwrap();
-        assert_eq!(found, encode("<u>a</u><a>b</a><u>c</u><a>", true));
+        assert_eq!(
+            found,
+            encode(&"<u>a</u><a>b</a><u>c</u><a>".to_owned(), true)
+        );
     }
 
     #[test]

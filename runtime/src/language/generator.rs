@@ -167,6 +167,12 @@ impl<M: Steps> Generator<M> {
         &self.slots
     }
 
+    /// The tokens that end a reply.
+    #[must_use]
+    pub fn eos(&self) -> &[u32] {
+        &self.options.eos
+    }
+
     /// Whether no request waits or runs.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -345,20 +351,29 @@ impl<M: Steps> Generator<M> {
             return;
         };
         sequence.timing.started = Some((self.clock)());
-        sequence.timing.cached_tokens = place.reused as u32;
         let target = self.slots[place.target].slot;
-        match place.source {
+        let reused = match place.source {
             Some(source) => {
                 self.model.truncate(target, 0);
-                self.model
-                    .copy(self.slots[source].slot, target, place.reused);
+                let from = self.slots[source].slot;
+                match self.model.copy(from, target, place.reused) {
+                    Ok(()) => place.reused,
+                    // Then all of it is prefilled.
+                    Err(_) => {
+                        self.model.truncate(target, 0);
+                        0
+                    }
+                }
             }
-            None => self.model.truncate(target, place.reused),
-        }
+            None => {
+                self.model.truncate(target, place.reused);
+                place.reused
+            }
+        };
+        sequence.timing.cached_tokens = reused as u32;
         let held = &mut self.slots[place.target];
         held.tokens.clear();
-        held.tokens
-            .extend_from_slice(&sequence.history[..place.reused]);
+        held.tokens.extend_from_slice(&sequence.history[..reused]);
         held.busy = true;
         self.prefilling.push_back(Active {
             slot: place.target,
@@ -377,7 +392,10 @@ impl<M: Steps> Generator<M> {
         let sequence = &mut active.sequence;
         let held = &mut self.slots[active.slot];
         let (from, end) = (held.tokens.len(), sequence.history.len());
-        let to = end.min(from + self.options.chunk);
+        let to = match self.model.must_be_whole(end) {
+            true => end,
+            false => end.min(from + self.options.chunk),
+        };
         let tokens = &sequence.history[from..to];
         let wanted = to == end && sequence.limit > 0;
         let began = (self.clock)();

@@ -8,9 +8,11 @@
 //! | [`schedule`] | which step is next? |
 //! | [`slots`] | whose cache holds the beginning of this prompt already? |
 //! | [`timing`] | what did a reply cost? |
+//! | [`answerer`] | a model with its tokenizer and template: what is said → what is answered |
 //! | [`conversation`] | messages of several turns → the next prompt |
 
 mod active;
+pub mod answerer;
 pub mod conversation;
 pub mod generator;
 pub mod request;

@@ -22,6 +22,13 @@ pub trait Text: Send {
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<AtomicBool>);
 
+impl From<Arc<AtomicBool>> for Cancel {
+    /// A flag that somebody else raises, too.
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+}
+
 impl Cancel {
     /// Asks for the end.
     pub fn cancel(&self) {

@@ -154,11 +154,7 @@ impl Reply {
     /// Tokens prefilled per second of prefilling, those from the cache not counted.
     #[must_use]
     pub fn prefill_rate(&self) -> Option<f64> {
-        let spent = self
-            .path
-            .prefilled
-            .since(self.path.started)
-            .as_secs_f64();
+        let spent = self.path.prefilled.since(self.path.started).as_secs_f64();
         let done = self.prompt_tokens.saturating_sub(self.cached_tokens);
         (done > 0 && spent > 0.0).then(|| f64::from(done) / spent)
     }

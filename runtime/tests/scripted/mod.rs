@@ -157,9 +157,10 @@ impl Steps for Scripted {
         self.slots[slot.0].truncate(length);
     }
 
-    fn copy(&mut self, from: Slot, to: Slot, length: usize) {
+    fn copy(&mut self, from: Slot, to: Slot, length: usize) -> Result<(), String> {
         self.slots[to.0] = self.slots[from.0][..length].to_vec();
         self.done.lock().unwrap().copied += length;
+        Ok(())
     }
 
     fn prefill(

@@ -134,6 +134,28 @@ pub struct Prompt {
 }
 
 impl Prompt {
+    /// A text that is not rendered: no control token is taken from it.
+    pub fn plain(text: impl Into<String>) -> Self {
+        let text = text.into();
+        // A control token would have to reach across every border of a character.
+        let breaks = text.char_indices().map(|(at, _)| at).collect();
+        Self { text, breaks }
+    }
+
+    /// What follows `beginning`, if the text begins with it.
+    pub fn after(&self, beginning: &str) -> Option<Self> {
+        let rest = self.text.strip_prefix(beginning)?;
+        let gone = beginning.len();
+        Some(Self {
+            text: rest.to_owned(),
+            breaks: self
+                .breaks
+                .iter()
+                .filter_map(|at| at.checked_sub(gone))
+                .collect(),
+        })
+    }
+
     /// The text that the model will see.
     pub fn text(&self) -> &str {
         &self.text

@@ -84,11 +84,8 @@ impl Lines {
             }
             if let Some(exit) = interrupt.requested() {
                 if let Some(terminal) = &self.terminal {
-                    let _ = termios::tcsetattr(
-                        rustix::stdio::stdin(),
-                        OptionalActions::Now,
-                        terminal,
-                    );
+                    let _ =
+                        termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, terminal);
                 }
                 return Line::Stopped(exit);
             }
@@ -162,7 +159,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_and_endless_lines_are_refused() {
-        assert!(matches!(line(&mut &b"ab\xff\n"[..]), Line::Failed(reason) if reason.contains("at 2")));
+        assert!(
+            matches!(line(&mut &b"ab\xff\n"[..]), Line::Failed(reason) if reason.contains("at 2"))
+        );
         let endless = vec![b'a'; LONGEST + 2];
         assert!(matches!(line(&mut endless.as_slice()), Line::Failed(_)));
     }
