@@ -35,13 +35,19 @@ pub enum GgufError {
         version: u32,
     },
     /// It was written for big-endian machines.
-    #[error("{} is a big-endian GGUF file, expected little-endian: fetch the usual build of the model", file.display())]
+    #[error(
+        "{} is a big-endian GGUF file, expected little-endian: fetch the usual build of the model",
+        file.display()
+    )]
     BigEndian {
         /// The file.
         file: PathBuf,
     },
     /// Something in it contradicts the format, or the file is cut.
-    #[error("{} is damaged: at byte {offset}, {what}: expected {expected}, found {found}; fetch it again", file.display())]
+    #[error(
+        "{} is damaged: at byte {offset}, {what}: expected {expected}, found {found}; fetch it again",
+        file.display()
+    )]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -71,7 +77,8 @@ pub enum GgufError {
     },
     /// A split file has a name that says nothing of its parts.
     #[error(
-        "{} is part {} of {count} of a split model, so its name should end in `-{:05}-of-{count:05}.gguf`: rename the parts so",
+        "{} is part {} of {count} of a split model, so its name should end in \
+         `-{:05}-of-{count:05}.gguf`: rename the parts so",
         file.display(), number + 1, number + 1
     )]
     PartName {
@@ -96,7 +103,10 @@ pub enum GgufError {
         absent: usize,
     },
     /// The parts of a split file don't belong together.
-    #[error("{} does not fit the other parts: {what}: expected {expected}, found {found}; fetch all parts again", file.display())]
+    #[error(
+        "{} does not fit the other parts: {what}: expected {expected}, found {found}; fetch all parts again",
+        file.display()
+    )]
     PartMismatch {
         /// The part.
         file: PathBuf,
@@ -127,7 +137,10 @@ pub enum GgufError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// The key is not there.
-    #[error("{} has no metadata key {key} (expected {expected}): fetch another conversion of the model", file.display())]
+    #[error(
+        "{} has no metadata key {key} (expected {expected}): fetch another conversion of the model",
+        file.display()
+    )]
     Missing {
         /// The file.
         file: PathBuf,
@@ -137,7 +150,10 @@ pub enum MetadataError {
         expected: &'static str,
     },
     /// The key is there, with another type or a value out of range.
-    #[error("metadata key {key} of {}: expected {expected}, found {found}: fetch another conversion of the model", file.display())]
+    #[error(
+        "metadata key {key} of {}: expected {expected}, found {found}: fetch another conversion of the model",
+        file.display()
+    )]
     Type {
         /// The file.
         file: PathBuf,

@@ -1,4 +1,4 @@
-"""Makes the expected values in tests/gguf.rs with the `gguf` Python package (pip install gguf==0.19.0).
+"""Makes the expected values in tests/gguf/blocks.rs with the `gguf` Python package (pip install gguf==0.19.0).
 
     python3 models/tests/gguf/blocks.py            # the tables of blocks
     python3 models/tests/gguf/blocks.py FILE.gguf  # the table of a real file

@@ -9,11 +9,8 @@ use std::sync::OnceLock;
 use firstword_models::gguf::{Gguf, GgufError};
 use proptest::prelude::*;
 
-#[path = "../../audio/tests/counting/mod.rs"]
-mod counting;
-mod gguf;
-
-use gguf::Raw;
+use crate::counting;
+use crate::fixture::{self, Raw};
 
 /// A folder with one file that is written over again and again: some file systems wait for the disk when a file is
 /// emptied and written anew.
@@ -345,7 +342,7 @@ fn valid() -> (Vec<u8>, usize) {
 }
 
 fn make_valid() -> (Vec<u8>, usize) {
-    let file = gguf::file();
+    let file = fixture::file();
     let model = Bench::new().open(&file).unwrap();
     let head = model
         .tensors()
@@ -420,7 +417,8 @@ proptest! {
     fn numbers_of_the_head_may_be_absurd(
         at in any::<prop::sample::Index>(),
         wrong in prop::sample::select(vec![
-            0, 1, u64::from(u32::MAX), 1 << 31, 1 << 32, 1 << 62, i64::MAX as u64, i64::MIN as u64, u64::MAX - 31, u64::MAX,
+            0, 1, u64::from(u32::MAX), 1 << 31, 1 << 32, 1 << 62, i64::MAX as u64, i64::MIN as u64,
+            u64::MAX - 31, u64::MAX,
         ]),
     ) {
         let (mut file, head) = valid();

@@ -1,5 +1,4 @@
 //! Small GGUF files, and the arithmetic that `blocks.py` has too.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::io::Write;
 
@@ -131,4 +130,9 @@ impl Raw {
         self.0.resize(start + bytes, 0);
         self
     }
+}
+
+/// Floats by their bits: NaN is NaN, -0 is not 0.
+pub fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
 }
