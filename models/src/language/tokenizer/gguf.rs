@@ -11,6 +11,8 @@ use std::path::Path;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
+use crate::gguf::Metadata;
+
 use super::added::{Added, is_control_shape};
 use super::decoding::byte_of_name;
 use super::pre::{byte_level, pre};
@@ -95,6 +97,39 @@ impl Rebuilt {
 }
 
 impl GgufTokenizer {
+    /// Reads the keys from a file's metadata.
+    ///
+    /// # Errors
+    /// [`TokenizerError::Metadata`] names a key that is missing or of another type.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self, TokenizerError> {
+        let owned = |texts: Vec<&str>| texts.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let text = |key: &str| {
+            metadata
+                .find::<&str>(key)
+                .map(|text| text.map(str::to_owned))
+        };
+        Ok(Self {
+            architecture: metadata.str("general.architecture")?.to_owned(),
+            model: metadata.str("tokenizer.ggml.model")?.to_owned(),
+            pre: text("tokenizer.ggml.pre")?,
+            tokens: owned(metadata.strs("tokenizer.ggml.tokens")?),
+            types: metadata
+                .find("tokenizer.ggml.token_type")?
+                .unwrap_or_default(),
+            scores: metadata.find("tokenizer.ggml.scores")?.unwrap_or_default(),
+            merges: owned(metadata.find("tokenizer.ggml.merges")?.unwrap_or_default()),
+            bos: metadata.find("tokenizer.ggml.bos_token_id")?,
+            eos: metadata.find("tokenizer.ggml.eos_token_id")?,
+            eot: metadata.find("tokenizer.ggml.eot_token_id")?,
+            unknown: metadata.find("tokenizer.ggml.unknown_token_id")?,
+            padding: metadata.find("tokenizer.ggml.padding_token_id")?,
+            add_bos: metadata.find("tokenizer.ggml.add_bos_token")?,
+            add_space_prefix: metadata.find("tokenizer.ggml.add_space_prefix")?,
+            remove_extra_whitespaces: metadata.find("tokenizer.ggml.remove_extra_whitespaces")?,
+            chat_template: text("tokenizer.chat_template")?,
+        })
+    }
+
     /// Rebuilds the files.
     ///
     /// # Errors

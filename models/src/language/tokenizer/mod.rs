@@ -96,6 +96,9 @@ pub enum TokenizerError {
         /// The key, what was expected and found.
         reason: String,
     },
+    /// GGUF metadata lacks a key, or has it with another type.
+    #[error(transparent)]
+    Metadata(#[from] crate::gguf::MetadataError),
     /// The model cannot express this text.
     #[error("cannot turn the text into tokens: {reason}")]
     Encode {
