@@ -4,6 +4,24 @@
 //! would not fit from there on. So where the new prompt's text begins with the last one and its reply, those keep the
 //! tokens that they had, and only the rest is cut.
 
+/// Messages written as the model was trained on them.
+pub trait Rendered: Sized {
+    /// The text.
+    fn text(&self) -> &str;
+    /// The same without its first bytes.
+    fn after(&self, bytes: usize) -> Self;
+}
+
+impl Rendered for String {
+    fn text(&self) -> &str {
+        self
+    }
+
+    fn after(&self, bytes: usize) -> Self {
+        self[bytes..].to_owned()
+    }
+}
+
 /// The messages so far. `M` is a message in the form that the template takes.
 #[derive(Clone, Debug)]
 pub struct Conversation<M> {
@@ -47,11 +65,11 @@ impl<M: Clone> Conversation<M> {
     /// # Errors
     ///
     /// Whatever `render` returns; the message is not taken then.
-    pub fn ask<E>(
+    pub fn ask<R: Rendered, E>(
         &mut self,
         message: M,
-        render: impl FnOnce(&[M]) -> Result<String, E>,
-        encode: impl Fn(&str, bool) -> Vec<u32>,
+        render: impl FnOnce(&[M]) -> Result<R, E>,
+        encode: impl FnOnce(&R, bool) -> Vec<u32>,
     ) -> Result<Vec<u32>, E> {
         self.messages.push(message);
         let rendered = match render(&self.messages) {
@@ -61,29 +79,27 @@ impl<M: Clone> Conversation<M> {
                 return Err(error);
             }
         };
-        let known = !self.text.is_empty();
-        self.tokens = match rendered.strip_prefix(self.text.as_str()) {
-            Some(rest) if known => {
-                self.before = (self.text.len(), self.tokens.len());
-                let mut tokens = std::mem::take(&mut self.tokens);
-                tokens.extend(encode(rest, false));
-                tokens
-            }
-            _ => {
-                self.before = (0, 0);
-                encode(&rendered, true)
-            }
-        };
-        self.text = rendered;
+        if !self.text.is_empty() && rendered.text().starts_with(&self.text) {
+            self.before = (self.text.len(), self.tokens.len());
+            self.tokens
+                .extend(encode(&rendered.after(self.text.len()), false));
+        } else {
+            self.before = (0, 0);
+            self.tokens = encode(&rendered, true);
+        }
+        rendered.text().clone_into(&mut self.text);
         Ok(self.tokens.clone())
     }
 
-    /// Takes the answer to the last prompt: the message, its text as the template will write it, and its tokens
-    /// without the one that ended it.
+    /// Takes the answer to the last prompt: the message, its text as the template will write it, and the tokens of
+    /// that text. Without tokens the text is cut anew for the next prompt: so after a stop string, which is in the
+    /// tokens of the reply but not in its text.
     pub fn answer(&mut self, message: M, text: &str, tokens: &[u32]) {
         self.messages.push(message);
-        self.text.push_str(text);
-        self.tokens.extend_from_slice(tokens);
+        if !tokens.is_empty() {
+            self.text.push_str(text);
+            self.tokens.extend_from_slice(tokens);
+        }
     }
 
     /// Takes the last question back: it got no answer. (To be called between a question and its answer only.)
@@ -113,13 +129,18 @@ mod tests {
     }
 
     /// Pairs of letters where two stand together, as a tokenizer that merges; 1 is BOS.
-    fn encode(text: &str, beginning: bool) -> Vec<u32> {
+    fn encode_text(text: &str, beginning: bool) -> Vec<u32> {
         let pairs = text.as_bytes().chunks(2);
         let tokens = pairs.map(|pair| {
             pair.iter()
                 .fold(0, |sum, &byte| sum * 256 + u32::from(byte))
         });
         beginning.then_some(1).into_iter().chain(tokens).collect()
+    }
+
+    #[expect(clippy::ptr_arg)] // What `Conversation::ask` hands over for these messages is a `String`.
+    fn encode(text: &String, beginning: bool) -> Vec<u32> {
+        encode_text(text, beginning)
     }
 
     fn user(text: &str) -> (bool, String) {
@@ -130,12 +151,17 @@ mod tests {
     fn the_next_prompt_begins_with_the_last_one_and_the_tokens_of_its_reply() {
         let mut talk = Conversation::new(vec![user("be kind")]);
         let first = talk.ask(user("hello"), render, encode).unwrap();
-        assert_eq!(first, encode("<u>be kind</u><u>hello</u><a>", true));
+        assert_eq!(first, encode_text("<u>be kind</u><u>hello</u><a>", true));
         // The model wrote "hi!" letter by letter; encode() would have made pairs of it.
         let chosen = [104, 105, 33];
         talk.answer((false, "hi!".into()), "hi!", &chosen);
         let second = talk.ask(user("bye"), render, encode).unwrap();
-        let expected = [&first[..], &chosen, &encode("</a><u>bye</u><a>", false)].concat();
+        let expected = [
+            &first[..],
+            &chosen,
+            &encode_text("</a><u>bye</u><a>", false),
+        ]
+        .concat();
         assert_eq!(second, expected);
     }
 
@@ -146,7 +172,19 @@ mod tests {
         // The template trims what the model wrote.
         talk.answer((false, "b".into()), " b", &[32, 98]);
         let found = talk.ask(user("c"), render, encode).unwrap();
-        assert_eq!(found, encode("<u>a</u><a>b</a><u>c</u><a>", true));
+        assert_eq!(found, encode_text("<u>a</u><a>b</a><u>c</u><a>", true));
+    }
+
+    #[test]
+    fn a_reply_without_tokens_is_cut_anew() {
+        let mut talk = Conversation::new(vec![]);
+        let first = talk.ask(user("a"), render, encode).unwrap();
+        talk.answer((false, "b".into()), "b", &[]);
+        let found = talk.ask(user("c"), render, encode).unwrap();
+        assert_eq!(
+            found,
+            [first, encode_text("b</a><u>c</u><a>", false)].concat()
+        );
     }
 
     #[test]

@@ -31,7 +31,11 @@ pub trait Steps {
     /// Forgets all tokens of a slot but the first `length`.
     fn truncate(&mut self, slot: Self::Slot, length: usize);
     /// Makes the first `length` tokens of `from` the content of `to`.
-    fn copy(&mut self, from: Self::Slot, to: Self::Slot, length: usize);
+    ///
+    /// # Errors
+    ///
+    /// It could not be copied; what `to` holds is not to be used.
+    fn copy(&mut self, from: Self::Slot, to: Self::Slot, length: usize) -> Result<(), Self::Error>;
     /// Appends a chunk of a prompt whose whole length is `end`. One row of logits, of the chunk's last token, if
     /// `wanted`; otherwise there may be none.
     ///
@@ -54,4 +58,8 @@ pub trait Steps {
     /// Whether what a slot holds cannot be part of a sequence of this length: it must be emptied and filled again
     /// (LongRoPE, whose rotation changes once a sequence outgrows the original window).
     fn must_refill(&self, slot: Self::Slot, length: usize) -> bool;
+    /// Whether a prompt of this length must be given as one chunk, if nothing of it is cached.
+    fn must_be_whole(&self, _length: usize) -> bool {
+        false
+    }
 }
