@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstword::language::generator::RunError;
 use firstword::language::{
-    Cancel, Event, GenerateError, Generator, Options, Refused, Reply, Request, RequestId, Steps,
-    Stop,
+    Cancel, Event, GenerateError, Generator, Options, Refused, Reply, Request, RequestId, RunError,
+    Steps, Stop,
 };
 use firstword_audio::Stamp;
 use firstword_models::language::sampling::Sampling;
@@ -233,6 +232,21 @@ fn a_shared_system_prompt_is_prefilled_once() {
     }
     let done = generator.model().done.lock().unwrap().clone();
     assert_eq!((done.prefilled, done.copied), (65 + 5 + 5, 60 + 60));
+}
+
+#[test]
+fn where_nothing_can_be_copied_the_prompt_is_prefilled() {
+    let mut model = Scripted::new(2, 400);
+    model.no_copies = true;
+    let mut generator = Generator::new(model, options(16));
+    for own in [3, 4] {
+        let tokens = [prompt(40, 1), prompt(60, own)].concat();
+        let reply = generator
+            .run_one(request(tokens.clone(), 9, &drawn(1)), &mut |_| {})
+            .unwrap();
+        check(&reply, &tokens, 9, &drawn(1));
+        assert_eq!(reply.timing.cached_tokens, 0);
+    }
 }
 
 #[test]
@@ -705,9 +719,10 @@ proptest! {
     fn every_schedule_gives_every_request_its_own_reply(
         schedule in proptest::collection::vec(asked(), 1..14),
         slots in 1usize..6, chunk in 1usize..40, original in proptest::option::of(20usize..90),
-        failing in proptest::option::weighted(0.3, 0usize..60),
+        failing in proptest::option::weighted(0.3, 0usize..60), whole in any::<bool>(),
     ) {
         let mut model = Scripted::new(slots, 120);
+        model.whole = whole;
         (model.original, model.failing) = (original, failing);
         let mut generator = Generator::new(model, options(chunk));
         let mut ends = Ends::default();

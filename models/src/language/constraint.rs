@@ -359,3 +359,6 @@ fn first_line(message: &str) -> String {
         .unwrap_or("no reason given");
     line.trim().trim_end_matches('.').to_owned()
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,7 +83,10 @@ pub enum SamplingError {
         found: f32,
     },
     /// A token that the model does not have.
-    #[error("{place} names token {token}: the model has tokens 0 to {last}, {advice}", last = vocabulary.saturating_sub(1))]
+    #[error(
+        "{place} names token {token}: the model has tokens 0 to {last}, {advice}",
+        last = vocabulary.saturating_sub(1)
+    )]
     NoSuchToken {
         /// Where it is named.
         place: &'static str,
@@ -389,7 +392,12 @@ impl Sampler {
         if k > 0 && k < logits.len() {
             filter::top_k(logits, k, candidates, &mut work.scratch);
         } else {
-            filter::all(logits, candidates);
+            // Further down, weights are 0 in single precision. (With top-p, at temperature 1, they may count.)
+            let floor = match sampling.top_p < 1.0 {
+                true => f32::NEG_INFINITY,
+                false => top.logit - 104.0 * sampling.temperature,
+            };
+            filter::all(logits, floor, candidates);
         }
         if sampling.top_p < 1.0 {
             filter::top_p(sampling.top_p, top.logit, candidates, &mut work.scratch);
@@ -397,11 +405,9 @@ impl Sampler {
         if sampling.min_p > 0.0 {
             filter::min_p(sampling.min_p, top.logit, candidates);
         }
-        // Divided in double precision: with a tiny temperature a single one would give 0 · ∞.
-        let temperature = f64::from(sampling.temperature);
-        let weight = |c: &Candidate| {
-            ((f64::from(c.logit) - f64::from(top.logit)) / temperature).exp() as f32
-        };
+        // With a temperature next to 0 the quotient is 0 or −∞, and the weight 1 or 0.
+        let temperature = sampling.temperature;
+        let weight = |c: &Candidate| ((c.logit - top.logit) / temperature).exp();
         work.weights.extend(candidates.iter().map(weight));
         let total: f64 = work.weights.iter().copied().map(f64::from).sum();
         let goal = self.random.unit() * total;

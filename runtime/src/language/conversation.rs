@@ -6,12 +6,12 @@
 
 use firstword_models::language::tokenizer::Prompt;
 
-/// Messages as the model was trained on them.
+/// Messages written as the model was trained on them.
 pub trait Rendered: Sized {
     /// The text.
     fn text(&self) -> &str;
-    /// What follows `beginning`, if the text begins with it.
-    fn after(&self, beginning: &str) -> Option<Self>;
+    /// The same without its first bytes.
+    fn after(&self, bytes: usize) -> Self;
 }
 
 impl Rendered for String {
@@ -19,8 +19,8 @@ impl Rendered for String {
         self
     }
 
-    fn after(&self, beginning: &str) -> Option<Self> {
-        self.strip_prefix(beginning).map(str::to_owned)
+    fn after(&self, bytes: usize) -> Self {
+        self[bytes..].to_owned()
     }
 }
 
@@ -29,8 +29,8 @@ impl Rendered for Prompt {
         Prompt::text(self)
     }
 
-    fn after(&self, beginning: &str) -> Option<Self> {
-        Prompt::after(self, beginning)
+    fn after(&self, bytes: usize) -> Self {
+        Prompt::after(self, bytes)
     }
 }
 
@@ -81,7 +81,7 @@ impl<M: Clone> Conversation<M> {
         &mut self,
         message: M,
         render: impl FnOnce(&[M]) -> Result<R, E>,
-        mut encode: impl FnMut(&R, bool) -> Vec<u32>,
+        encode: impl FnOnce(&R, bool) -> Vec<u32>,
     ) -> Result<Vec<u32>, E> {
         self.messages.push(message);
         let rendered = match render(&self.messages) {
@@ -91,29 +91,27 @@ impl<M: Clone> Conversation<M> {
                 return Err(error);
             }
         };
-        let known = !self.text.is_empty();
-        self.tokens = match rendered.after(&self.text) {
-            Some(rest) if known => {
-                self.before = (self.text.len(), self.tokens.len());
-                let mut tokens = std::mem::take(&mut self.tokens);
-                tokens.extend(encode(&rest, false));
-                tokens
-            }
-            _ => {
-                self.before = (0, 0);
-                encode(&rendered, true)
-            }
-        };
-        self.text = rendered.text().to_owned();
+        if !self.text.is_empty() && rendered.text().starts_with(&self.text) {
+            self.before = (self.text.len(), self.tokens.len());
+            self.tokens
+                .extend(encode(&rendered.after(self.text.len()), false));
+        } else {
+            self.before = (0, 0);
+            self.tokens = encode(&rendered, true);
+        }
+        rendered.text().clone_into(&mut self.text);
         Ok(self.tokens.clone())
     }
 
-    /// Takes the answer to the last prompt: the message, its text as the template will write it, and its tokens
-    /// without the one that ended it.
+    /// Takes the answer to the last prompt: the message, its text as the template will write it, and the tokens of
+    /// that text. Without tokens the text is cut anew for the next prompt: so after a stop string, which is in the
+    /// tokens of the reply but not in its text.
     pub fn answer(&mut self, message: M, text: &str, tokens: &[u32]) {
         self.messages.push(message);
-        self.text.push_str(text);
-        self.tokens.extend_from_slice(tokens);
+        if !tokens.is_empty() {
+            self.text.push_str(text);
+            self.tokens.extend_from_slice(tokens);
+        }
     }
 
     /// Takes the last question back: it got no answer. (To be called between a question and its answer only.)
@@ -143,13 +141,18 @@ mod tests {
     }
 
     /// Pairs of letters where two stand together, as a tokenizer that merges; 1 is BOS.
-    fn encode(text: &String, beginning: bool) -> Vec<u32> {
+    fn encode_text(text: &str, beginning: bool) -> Vec<u32> {
         let pairs = text.as_bytes().chunks(2);
         let tokens = pairs.map(|pair| {
             pair.iter()
                 .fold(0, |sum, &byte| sum * 256 + u32::from(byte))
         });
         beginning.then_some(1).into_iter().chain(tokens).collect()
+    }
+
+    #[expect(clippy::ptr_arg)] // What `Conversation::ask` hands over for these messages is a `String`.
+    fn encode(text: &String, beginning: bool) -> Vec<u32> {
+        encode_text(text, beginning)
     }
 
     fn user(text: &str) -> (bool, String) {
@@ -160,10 +163,7 @@ mod tests {
     fn the_next_prompt_begins_with_the_last_one_and_the_tokens_of_its_reply() {
         let mut talk = Conversation::new(vec![user("be kind")]);
         let first = talk.ask(user("hello"), render, encode).unwrap();
-        assert_eq!(
-            first,
-            encode(&"<u>be kind</u><u>hello</u><a>".to_owned(), true)
-        );
+        assert_eq!(first, encode_text("<u>be kind</u><u>hello</u><a>", true));
         // The model wrote "hi!" letter by letter; encode() would have made pairs of it.
         let chosen = [104, 105, 33];
         talk.answer((false, "hi!".into()), "hi!", &chosen);
@@ -171,7 +171,7 @@ mod tests {
         let expected = [
             &first[..],
             &chosen,
-            &encode(&"</a><u>bye</u><a>".to_owned(), false),
+            &encode_text("</a><u>bye</u><a>", false),
         ]
         .concat();
         assert_eq!(second, expected);
@@ -184,9 +184,18 @@ mod tests {
         // The template trims what the model wrote.
         talk.answer((false, "b".into()), " b", &[32, 98]);
         let found = talk.ask(user("c"), render, encode).unwrap();
+        assert_eq!(found, encode_text("<u>a</u><a>b</a><u>c</u><a>", true));
+    }
+
+    #[test]
+    fn a_reply_without_tokens_is_cut_anew() {
+        let mut talk = Conversation::new(vec![]);
+        let first = talk.ask(user("a"), render, encode).unwrap();
+        talk.answer((false, "b".into()), "b", &[]);
+        let found = talk.ask(user("c"), render, encode).unwrap();
         assert_eq!(
             found,
-            encode(&"<u>a</u><a>b</a><u>c</u><a>".to_owned(), true)
+            [first, encode_text("b</a><u>c</u><a>", false)].concat()
         );
     }
 

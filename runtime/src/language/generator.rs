@@ -10,6 +10,7 @@ use firstword_audio::Stamp;
 use firstword_models::language::sampling::{Sampler, Workspace};
 
 use super::active::{Active, Sequence};
+pub use super::event::{Event, RunError};
 use super::request::{GenerateError, Refused, Reply, Request, RequestId, Stop};
 use super::schedule::{self, Step};
 use super::slots::{self, Held};
@@ -45,53 +46,6 @@ impl Default for Options {
             shorten: true,
         }
     }
-}
-
-/// What a step came to.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A token of a reply.
-    Token {
-        /// Whose.
-        id: RequestId,
-        /// The token.
-        token: u32,
-        /// Text that is certain now; may be empty.
-        text: &'a str,
-        /// The token's log-probability, where asked for.
-        log_probability: Option<f32>,
-        /// The most probable tokens here and their log-probabilities, where asked for.
-        alternatives: &'a [(u32, f32)],
-    },
-    /// A reply came to its end.
-    Done {
-        /// Whose.
-        id: RequestId,
-        /// Text that was held back until now; may be empty.
-        rest: String,
-        /// All of it.
-        reply: Reply,
-    },
-    /// A request failed on its way; its last event.
-    Failed {
-        /// Whose.
-        id: RequestId,
-        /// Why.
-        error: GenerateError,
-        /// What it had cost until then.
-        timing: Timing,
-    },
-}
-
-/// Why [`Generator::run_one`] gave no reply.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum RunError {
-    /// It was not accepted.
-    #[error(transparent)]
-    Refused(#[from] Refused),
-    /// It failed on its way.
-    #[error(transparent)]
-    Failed(#[from] GenerateError),
 }
 
 /// Runs requests on a model.
@@ -159,6 +113,12 @@ impl<M: Steps> Generator<M> {
     #[must_use]
     pub const fn model(&self) -> &M {
         &self.model
+    }
+
+    /// Tokens that end a reply.
+    #[must_use]
+    pub fn eos(&self) -> &[u32] {
+        &self.options.eos
     }
 
     /// What every slot holds.
@@ -353,21 +313,23 @@ impl<M: Steps> Generator<M> {
         sequence.timing.started = Some((self.clock)());
         let target = self.slots[place.target].slot;
         let reused = match place.source {
+            None => {
+                self.model.truncate(target, place.reused);
+                place.reused
+            }
             Some(source) => {
                 self.model.truncate(target, 0);
-                let from = self.slots[source].slot;
-                match self.model.copy(from, target, place.reused) {
+                match self
+                    .model
+                    .copy(self.slots[source].slot, target, place.reused)
+                {
                     Ok(()) => place.reused,
-                    // Then all of it is prefilled.
+                    // A copy saves time; without it the whole prompt is prefilled.
                     Err(_) => {
                         self.model.truncate(target, 0);
                         0
                     }
                 }
-            }
-            None => {
-                self.model.truncate(target, place.reused);
-                place.reused
             }
         };
         sequence.timing.cached_tokens = reused as u32;
@@ -392,9 +354,11 @@ impl<M: Steps> Generator<M> {
         let sequence = &mut active.sequence;
         let held = &mut self.slots[active.slot];
         let (from, end) = (held.tokens.len(), sequence.history.len());
-        let to = match self.model.must_be_whole(end) {
-            true => end,
-            false => end.min(from + self.options.chunk),
+        let whole = from == 0 && self.model.must_be_whole(end);
+        let to = if whole {
+            end
+        } else {
+            end.min(from + self.options.chunk)
         };
         let tokens = &sequence.history[from..to];
         let wanted = to == end && sequence.limit > 0;

@@ -14,6 +14,7 @@
 mod active;
 pub mod answerer;
 pub mod conversation;
+mod event;
 pub mod generator;
 pub mod request;
 pub mod schedule;
@@ -21,8 +22,8 @@ pub mod slots;
 pub mod steps;
 pub mod timing;
 
-pub use conversation::Conversation;
-pub use generator::{Event, Generator, Options};
+pub use conversation::{Conversation, Rendered};
+pub use generator::{Event, Generator, Options, RunError};
 pub use request::{Cancel, GenerateError, Refused, Reply, Request, RequestId, Stop, Text};
 pub use steps::{Rows, Steps};
 pub use timing::Timing;

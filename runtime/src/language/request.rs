@@ -129,8 +129,8 @@ pub enum Refused {
     },
     /// Prompt and reply together would not fit, and the reply may not be shortened.
     #[error(
-        "the prompt has {prompt} tokens and max_tokens is {max_tokens}, together more than the model's window of {window}: \
-         ask for {room} tokens at most", room = window - prompt
+        "the prompt has {prompt} tokens and max_tokens is {max_tokens}, together more than the model's window of \
+         {window}: ask for {room} tokens at most", room = window - prompt
     )]
     ReplyTooLong {
         /// Tokens of the prompt.

@@ -34,7 +34,7 @@ pub trait Steps {
     ///
     /// # Errors
     ///
-    /// It could not be copied: what `to` holds is not to be used any more.
+    /// It could not be copied; what `to` holds is not to be used.
     fn copy(&mut self, from: Self::Slot, to: Self::Slot, length: usize) -> Result<(), Self::Error>;
     /// Appends a chunk of a prompt whose whole length is `end`. One row of logits, of the chunk's last token, if
     /// `wanted`; otherwise there may be none.
@@ -58,8 +58,8 @@ pub trait Steps {
     /// Whether what a slot holds cannot be part of a sequence of this length: it must be emptied and filled again
     /// (LongRoPE, whose rotation changes once a sequence outgrows the original window).
     fn must_refill(&self, slot: Self::Slot, length: usize) -> bool;
-    /// Whether a prompt of `end` tokens must be one chunk (LongRoPE in a graph that can't be told the whole length).
-    fn must_be_whole(&self, _end: usize) -> bool {
+    /// Whether a prompt of this length must be given as one chunk, if nothing of it is cached.
+    fn must_be_whole(&self, _length: usize) -> bool {
         false
     }
 }

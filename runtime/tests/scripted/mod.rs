@@ -1,5 +1,5 @@
 //! A scripted model, no real one: its logits are a hash of the tokens that its slot holds, so that any mistake with a
-//! cache (a token missing, doubled, from another sequence, or turned by the wrong factors) changes every token after it.
+//! cache (a token missing, doubled, from another sequence, turned by the wrong factors) changes every token after it.
 
 #![allow(dead_code)] // Each test binary uses its part.
 
@@ -36,6 +36,10 @@ pub struct Scripted {
     pub failing: Option<usize>,
     /// The step from which logits are not numbers, for one step.
     pub mad: Option<usize>,
+    /// Copies fail.
+    pub no_copies: bool,
+    /// A prompt that needs the long factors must be one chunk.
+    pub whole: bool,
     slots: Vec<Vec<Cell>>,
     opened: Vec<bool>,
     steps: usize,
@@ -79,6 +83,8 @@ impl Scripted {
             original: None,
             failing: None,
             mad: None,
+            no_copies: false,
+            whole: false,
             slots: vec![Vec::new(); slots],
             opened: vec![false; slots],
             steps: 0,
@@ -158,6 +164,10 @@ impl Steps for Scripted {
     }
 
     fn copy(&mut self, from: Slot, to: Slot, length: usize) -> Result<(), String> {
+        if self.no_copies {
+            self.slots[to.0] = vec![(9, true); 3];
+            return Err("no memory".into());
+        }
         self.slots[to.0] = self.slots[from.0][..length].to_vec();
         self.done.lock().unwrap().copied += length;
         Ok(())
@@ -216,6 +226,10 @@ impl Steps for Scripted {
     fn must_refill(&self, slot: Slot, length: usize) -> bool {
         let long = self.long(length);
         self.slots[slot.0].iter().any(|cell| cell.1 != long)
+    }
+
+    fn must_be_whole(&self, length: usize) -> bool {
+        self.whole && self.long(length)
     }
 }
 

@@ -73,13 +73,18 @@ pub fn highest(logits: &[f32]) -> Result<Candidate, usize> {
     Ok(best)
 }
 
-/// Every token that is not ruled out (−∞), in `out`.
-pub fn all(logits: &[f32], out: &mut Vec<Candidate>) {
+/// Every token that is not ruled out (−∞) and whose logit is not below the floor, in `out`.
+pub fn all(logits: &[f32], floor: f32, out: &mut Vec<Candidate>) {
     out.clear();
-    let candidates = (0u32..)
-        .zip(logits)
-        .map(|(token, &logit)| Candidate { token, logit });
-    out.extend(candidates.filter(|c| c.logit > f32::NEG_INFINITY));
+    for (index, block) in logits.chunks(BLOCK).enumerate() {
+        if look(block).0 < floor {
+            continue;
+        }
+        let candidates = ((index * BLOCK) as u32..)
+            .zip(block)
+            .map(|(token, &logit)| Candidate { token, logit });
+        out.extend(candidates.filter(|c| c.logit >= floor && c.logit > f32::NEG_INFINITY));
+    }
 }
 
 /// Top-k: the `k` highest, in `out`, in the order of the vocabulary. `scratch` holds 2·k at most.
@@ -128,8 +133,14 @@ pub fn top_p(p: f32, highest: f32, candidates: &mut Vec<Candidate>, scratch: &mu
     /// Few enough to be sorted.
     const FEW: usize = 64;
     let weight = |c: &Candidate| f64::from((c.logit - highest).exp());
-    scratch.clone_from(candidates);
-    let mut need = f64::from(p) * candidates.iter().map(weight).sum::<f64>();
+    let total: f64 = candidates.iter().map(weight).sum();
+    // All that are less probable than an equal share of 1 − p, together, have less than 1 − p: the cut is above them.
+    let share = (1.0 - f64::from(p)) * total / candidates.len().max(1) as f64;
+    let margin = 0.01;
+    let floor = highest + share.ln() as f32 - margin;
+    scratch.clear();
+    scratch.extend(candidates.iter().filter(|c| c.logit >= floor));
+    let mut need = f64::from(p) * total;
     // Whatever ranks above `rest` is kept already; `need` is what is still missing.
     let mut rest = scratch.as_mut_slice();
     let mut last = None;
@@ -180,7 +191,7 @@ mod tests {
     /// All candidates, sorted: what the filters avoid.
     fn sorted(logits: &[f32]) -> Vec<Candidate> {
         let mut found = Vec::new();
-        all(logits, &mut found);
+        all(logits, f32::NEG_INFINITY, &mut found);
         found.sort_by(by_rank);
         found
     }
@@ -233,7 +244,7 @@ mod tests {
             best(&logits, k, &mut out, &mut scratch);
             prop_assert_eq!(&out[..], &sorted[..k.min(sorted.len())]);
 
-            all(&logits, &mut out);
+            all(&logits, f32::NEG_INFINITY, &mut out);
             top_p(p, sorted[0].logit, &mut out, &mut scratch);
             let weights: Vec<f64> = sorted.iter().map(|c| f64::from((c.logit - sorted[0].logit).exp())).collect();
             let total: f64 = weights.iter().sum();

@@ -283,7 +283,8 @@ proptest! {
     fn no_logits_and_parameters_panic(
         logits in proptest::collection::vec(proptest::num::f32::ANY, 1..300),
         temperature in 0.0f32..3.0, top_k in 0u32..400, top_p in 0.001f32..=1.0, min_p in 0.0f32..=1.0,
-        repetition in 0.1f32..5.0, log in proptest::option::of(0u32..400), history in proptest::collection::vec(0u32..300, 0..20),
+        repetition in 0.1f32..5.0, log in proptest::option::of(0u32..400),
+        history in proptest::collection::vec(0u32..300, 0..20),
     ) {
         let vocabulary = logits.len();
         let sampling = Sampling {

@@ -145,18 +145,16 @@ impl Prompt {
         Self { text, breaks }
     }
 
-    /// What follows `beginning`, if the text begins with it.
-    pub fn after(&self, beginning: &str) -> Option<Self> {
-        let rest = self.text.strip_prefix(beginning)?;
-        let gone = beginning.len();
-        Some(Self {
-            text: rest.to_owned(),
+    /// The same without its first bytes, which end at a border of characters.
+    pub fn after(&self, bytes: usize) -> Self {
+        Self {
+            text: self.text.get(bytes..).unwrap_or_default().to_owned(),
             breaks: self
                 .breaks
                 .iter()
-                .filter_map(|at| at.checked_sub(gone))
+                .filter_map(|at| at.checked_sub(bytes))
                 .collect(),
-        })
+        }
     }
 
     /// The text that the model will see.
