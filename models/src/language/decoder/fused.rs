@@ -308,6 +308,7 @@ impl<T: Number> Fused<T> {
             bound.logits = Some(place);
         }
         counts.runs += 1;
+        output.expect_run();
         binding.run(&mut self.session)
     }
 
