@@ -205,7 +205,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         name: "gemma-3-270m",
         kind: Kind::Language,
         licence: "Gemma",
-        purpose: "plain text in many languages, 270 million parameters (a base model: it completes, it does not chat)",
+        purpose: "completes text in many languages (no chat), 270 million parameters",
         terms: Some(&GEMMA_TERMS),
         builds: &[Build {
             machine: None,

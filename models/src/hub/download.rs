@@ -10,18 +10,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::address::{Address, safe_name};
 use super::client::{Client, Patience, Surroundings, is_sha256};
+use super::note::{FILE, Note, NotedFile, is_same, read_note};
 use super::repository;
 use super::transfer::{Attended, Item, Progress, fetch, free};
 use super::{HubError, Token, Url};
 use crate::store::{Stamp, Store, hash, place};
-
-/// The file that says where a download came from.
-pub const NOTE: &str = "download.json";
 
 /// What to fetch and how.
 #[derive(Debug, Clone)]
@@ -86,30 +83,6 @@ impl Downloaded {
     }
 }
 
-/// What [`NOTE`] says.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Note {
-    schema: u32,
-    from: String,
-    /// Known by the server's commit, or ETag or date.
-    version: Option<String>,
-    licence: Option<String>,
-    /// Seconds since 1970, UTC.
-    fetched_unix: u64,
-    files: Vec<NotedFile>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct NotedFile {
-    path: String,
-    bytes: u64,
-    sha256: String,
-    /// Whether that sum was known beforehand and compared, or only taken down.
-    checked: bool,
-    /// The file as it was when it was last hashed in its place.
-    hashed: Option<Stamp>,
-}
-
 /// How much to hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
@@ -169,7 +142,7 @@ impl Store {
                 let path = url
                     .file_name()
                     .and_then(|name| safe_name(&name))
-                    .filter(|path| path != NOTE);
+                    .filter(|path| path != FILE);
                 let item = Item {
                     url: url.clone(),
                     path: path.unwrap_or_else(|| "file".to_owned()),
@@ -523,64 +496,6 @@ impl Work {
         }
         Ok(())
     }
-}
-
-impl Note {
-    fn write(&self, folder: &Path) -> Result<(), HubError> {
-        use std::io::Write;
-        use std::os::unix::fs::PermissionsExt;
-        let path = folder.join(NOTE);
-        let failed = |error: io::Error| HubError::writing("write", &path, error);
-        let mut file = tempfile::Builder::new()
-            .prefix(".download")
-            .permissions(fs::Permissions::from_mode(0o644))
-            .tempfile_in(folder)
-            .map_err(failed)?;
-        serde_json::to_writer_pretty(&mut file, self).map_err(|error| failed(error.into()))?;
-        file.write_all(b"\n").map_err(failed)?;
-        file.as_file().sync_all().map_err(failed)?;
-        file.persist(&path)
-            .map(drop)
-            .map_err(|error| failed(error.error))
-    }
-
-    fn downloaded(&self, name: String, path: PathBuf) -> Downloaded {
-        Downloaded {
-            name,
-            path,
-            from: self.from.clone(),
-            licence: self.licence.clone(),
-            bytes: self
-                .files
-                .iter()
-                .map(|file| file.bytes)
-                .fold(0, u64::saturating_add),
-            files: self.files.iter().map(|file| file.path.clone()).collect(),
-        }
-    }
-}
-
-fn read_note(folder: &Path) -> Option<Note> {
-    let text = fs::read(folder.join(NOTE)).ok()?;
-    let note: Note = serde_json::from_slice(&text).ok()?;
-    // Whoever wrote into it: its paths stay in the folder.
-    note.files
-        .iter()
-        .all(|file| super::address::is_safe_path(&file.path))
-        .then_some(note)
-}
-
-/// Whether what is here is what would be fetched. A file from an address has no version that is known beforehand, so
-/// only its sum can tell.
-fn is_same(note: &Note, version: Option<&str>, items: &[Item]) -> bool {
-    let same_files = note.files.len() == items.len()
-        && items.iter().all(|item| {
-            note.files.iter().any(|file| {
-                file.path == item.path && item.sha256.as_ref().is_none_or(|sum| *sum == file.sha256)
-            })
-        });
-    let pinned = version.is_some() && note.version.as_deref() == version;
-    same_files && (pinned || items.iter().all(|item| item.sha256.is_some()))
 }
 
 fn client(

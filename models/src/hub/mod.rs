@@ -14,13 +14,16 @@ pub mod address;
 pub mod client;
 pub mod download;
 mod error;
+mod note;
 pub mod repository;
 pub mod token;
 pub mod transfer;
+mod url;
 
-pub use address::{Address, Url, is_address};
+pub use address::{Address, is_address};
 pub use client::{Patience, Surroundings};
 pub use download::{Download, Downloaded, Got};
 pub use error::HubError;
 pub use token::Token;
 pub use transfer::Progress;
+pub use url::Url;

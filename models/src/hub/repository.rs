@@ -230,7 +230,7 @@ fn pick<'a>(
         }
     }
     // The note of the download lies beside the files.
-    picked.retain(|(path, _)| path != super::download::NOTE);
+    picked.retain(|(path, _)| path != super::note::FILE);
     Ok(picked)
 }
 
