@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use firstword_models::Store;
+use firstword_models::catalogue::Kind;
 use firstword_models::language::sampling::Sampling;
 use firstword_targets::{Cpu, Target};
 
@@ -67,7 +68,7 @@ impl Context {
         }
         let folder = store.resolve(name)?;
         if let Some(entry) = folder.entry
-            && entry.kind.to_string() != "language"
+            && entry.kind != Kind::Language
         {
             let reason = format!(
                 "is a {} model, expected a language model; `firstword model list` shows them",
