@@ -1,4 +1,5 @@
-//! What choosing a token costs beside computing it, in processor time: sampling on vocabularies of two sizes, and following a JSON schema.
+//! What choosing a token costs beside computing it, in processor time: sampling on vocabularies of two sizes, and
+//! following a JSON schema.
 //!
 //! `cargo run --release -p firstword-benches --bin token_choice [TOKENIZER.json]`, pinned to one core (`taskset -c 1`)
 //! where others work too. The file is that of a model whose tokens are bytes in GPT-2's alphabet, such as SmolLM2;
