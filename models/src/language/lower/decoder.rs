@@ -132,7 +132,9 @@ impl Walk<'_> {
         }
         let named = self.g.named("logits");
         self.g.op_to("Identity", &[&logits], &[&named], &[]);
-        let shape = [Size::Named("B"), Size::Named("R"), Size::Is(d.vocabulary)];
+        // One row is what onnxruntime-genai has to read here to expect no more of a whole prompt. ONNX Runtime gives as
+        // many as were asked for; where that is not 1 and they are fetched, it warns.
+        let shape = [Size::Named("B"), Size::Is(1), Size::Is(d.vocabulary)];
         self.g.output(&named, Element::F32, &shape);
         Ok(())
     }
