@@ -42,6 +42,23 @@ pub fn imported(name: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
+/// The folders of all imported models; none, with a line that says so, where there are none.
+pub fn imported_models() -> Vec<PathBuf> {
+    let entries = store().and_then(|root| root.join("imported").read_dir().ok());
+    let mut folders: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("firstword.json").is_file())
+        .collect();
+    folders.sort();
+    if folders.is_empty() {
+        println!("skipped: no imported models (run `firstword model import`)");
+    }
+    folders
+}
+
 fn store() -> Option<PathBuf> {
     set("FIRSTWORD_HOME")
         .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("firstword")))
