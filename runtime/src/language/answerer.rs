@@ -232,10 +232,15 @@ impl Answerer {
         let continuing = self.template.is_none();
         match self.run(prompt, continuing, accepted, wish, cancel, on_text) {
             Ok(answer) => {
+                // Behind a stop string the tokens hold more than the text: then the text is cut anew.
+                let tokens = match answer.cost.finish {
+                    record::Finish::StopString => &[],
+                    _ => answer.tokens.as_slice(),
+                };
                 talk.answer(
                     Message::new(Role::Assistant, answer.text.clone()),
                     &answer.text,
-                    &answer.tokens,
+                    tokens,
                 );
                 Ok(answer)
             }

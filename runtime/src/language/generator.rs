@@ -127,12 +127,6 @@ impl<M: Steps> Generator<M> {
         &self.slots
     }
 
-    /// The tokens that end a reply.
-    #[must_use]
-    pub fn eos(&self) -> &[u32] {
-        &self.options.eos
-    }
-
     /// Whether no request waits or runs.
     #[must_use]
     pub fn is_idle(&self) -> bool {
