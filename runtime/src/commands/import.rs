@@ -124,7 +124,8 @@ fn one(
         name: Some(model.to_owned()),
         precision: match args.quant {
             Quant::Exact => Precision::Exact,
-            Quant::Balanced | Quant::Fast => Precision::Exact,
+            Quant::Balanced => Precision::Balanced,
+            Quant::Fast => Precision::Fast,
         },
         flavour: match args.flavour {
             FlavourArg::Fused | FlavourArg::Plain => GraphFlavour::Fused,

@@ -28,6 +28,12 @@ pub enum ImportError {
     /// The graph can't be written.
     #[error(transparent)]
     Lower(LowerError),
+    /// The model can't be run to measure it.
+    #[error("the model can't be measured: {said}")]
+    Calibrate {
+        /// One line.
+        said: String,
+    },
     /// The tokenizer can't be made of what the source says.
     #[error("no tokenizer: {said}")]
     Tokenizer {

@@ -11,6 +11,7 @@
 //! The folder is made beside its goal under another name and moved there when it is complete and on the device: at
 //! any time the goal is not there, or whole. Whatever goes wrong, nothing else is left.
 
+pub mod calibrate;
 mod error;
 mod folder;
 mod genai;
@@ -24,11 +25,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+pub use calibrate::{Calibrated, Calibration};
 pub use error::ImportError;
 pub use manifest::{Manifest, Quality, Rope, Source};
 
 use super::architecture::Description;
-use super::lower::{self, Exact, Flavour, Float, Fused, Lowering, Reading, Recipe, Smoothing};
+use super::lower::{
+    self, Exact, Fast, Flavour, Float, Fused, Lowering, Reading, Recipe, Smoothing,
+};
 use crate::gguf::{Gguf, Metadata};
 use crate::onnx::{Builder, DataFile};
 
@@ -49,11 +53,15 @@ pub enum Precision {
     Float,
     /// As the file has them, exact or near-lossless.
     Exact,
+    /// 8-bit weights and inputs; those of the most sensitive products with 16 bits.
+    Balanced,
+    /// 8-bit weights and inputs.
+    Fast,
 }
 
 impl Precision {
     /// Those that `--quant` takes.
-    pub const ALL: [Self; 2] = [Self::Exact, Self::Float];
+    pub const ALL: [Self; 4] = [Self::Exact, Self::Balanced, Self::Fast, Self::Float];
 
     /// Its name.
     #[must_use]
@@ -61,6 +69,8 @@ impl Precision {
         match self {
             Self::Float => "float",
             Self::Exact => "exact",
+            Self::Balanced => "balanced",
+            Self::Fast => "fast",
         }
     }
 
@@ -68,7 +78,15 @@ impl Precision {
         match self {
             Self::Float => Box::new(Float::default()),
             Self::Exact => Box::new(Exact::default()),
+            Self::Balanced => Box::new(Fast::balanced()),
+            Self::Fast => Box::new(Fast::default()),
         }
+    }
+
+    /// Whether it gains by moving range from inputs into weights.
+    #[must_use]
+    pub fn is_smoothed(self) -> bool {
+        matches!(self, Self::Balanced | Self::Fast)
     }
 }
 
@@ -138,8 +156,10 @@ pub struct ImportRequest<'a> {
     pub window: Option<usize>,
     /// Whether a folder that is already there is replaced, in one step.
     pub replace: bool,
-    /// Factors that move range from inputs into weights; mostly none.
+    /// Factors that move range from inputs into weights, where there is no calibration; mostly none.
     pub smoothing: Smoothing,
+    /// Runs the model to choose such factors, and to measure it. Without, neither is done.
+    pub calibration: Option<Calibration<'a>>,
     /// Writes the tokenizer's files into a folder.
     pub tokenizer: &'a TokenizerFiles,
 }
@@ -193,15 +213,21 @@ pub fn import(
 
     let folder = folder::Unfinished::beside(&request.goal)?;
     let sha256 = hash(&gguf, &tell)?;
-    let graph = graph(
-        request,
-        &description,
-        &gguf,
-        recipe,
+    let calibrated = request
+        .calibration
+        .map(|calibration| {
+            let reading = Reading::new(&gguf, &tell);
+            calibration.run(&description, &reading, request.precision)
+        })
+        .transpose()?;
+    let lowering = Lowering {
+        description: &description,
         window,
-        folder.path(),
-        &tell,
-    )?;
+        smoothing: calibrated
+            .as_ref()
+            .map_or(&request.smoothing, |calibrated| &calibrated.smoothing),
+    };
+    let graph = graph(request, &lowering, &gguf, recipe, folder.path(), &tell)?;
     folder.write(GRAPH, &graph)?;
     drop(graph);
     (request.tokenizer)(gguf.metadata(), folder.path())
@@ -216,7 +242,8 @@ pub fn import(
         sha256,
         bytes,
     };
-    let manifest = Manifest::of(request, gguf.metadata(), &description, source, window)?;
+    let mut manifest = Manifest::of(request, gguf.metadata(), &description, source, window)?;
+    manifest.quality = calibrated.map(|calibrated| calibrated.quality);
     folder.write(MANIFEST, &manifest.to_bytes())?;
     let config = genai::config(&description, &manifest);
     folder.write("genai_config.json", &config)?;
@@ -241,10 +268,9 @@ fn window(request: &ImportRequest<'_>, description: &Description) -> Result<usiz
 
 fn graph(
     request: &ImportRequest<'_>,
-    description: &Description,
+    lowering: &Lowering<'_>,
     gguf: &Gguf,
     mut recipe: Box<dyn Recipe>,
-    window: usize,
     folder: &Path,
     tell: &dyn Fn(u64) -> ControlFlow<()>,
 ) -> Result<Vec<u8>, ImportError> {
@@ -258,15 +284,10 @@ fn graph(
     let mut g = Builder::with_data(flavour.opset(), data);
     g.property("firstword.precision", request.precision.name());
     g.property("firstword.flavour", request.flavour.name());
-    let lowering = Lowering {
-        description,
-        window,
-        smoothing: &request.smoothing,
-    };
     let reading = Reading::new(gguf, tell);
     lower::decoder(
         &mut g,
-        &lowering,
+        lowering,
         &reading,
         flavour.as_mut(),
         recipe.as_mut(),

@@ -4,21 +4,27 @@
 //! a [`Flavour`] says in which operators norms, attention and activations are written; a [`Recipe`] says how weights
 //! are laid down and multiplied.
 
+pub mod column;
 mod decoder;
+mod fast;
 mod float;
 mod fused;
 mod nbits;
 mod recipe;
+pub mod smoothing;
+mod stage;
 mod weight;
 
 use std::collections::HashMap;
 use std::io;
 
 pub use decoder::{Flavour, decoder};
+pub use fast::Fast;
 pub use float::Float;
 pub use fused::Fused;
 pub use nbits::{Exact, Packed, embedding, multiply, pack};
 pub use recipe::{Place, Product, Recipe, Role};
+pub use stage::{Stage, stage};
 pub use weight::{Reading, Weight};
 
 use super::architecture::Description;
