@@ -165,9 +165,6 @@ pub struct ModelImportArgs {
     /// Write the folder here, not into the store
     #[arg(long, value_name = "DIR")]
     pub into: Option<PathBuf>,
-    /// Do not measure how well the result agrees with the exact weights (it takes some seconds)
-    #[arg(long)]
-    pub no_check: bool,
 }
 
 /// Precision of the weights.

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use firstword_models::Store;
+use firstword_models::gguf::Gguf;
 use firstword_models::language::import::{
-    GraphFlavour, ImportError, ImportRequest, Manifest, Precision, import,
+    Calibration, GraphFlavour, ImportError, ImportRequest, Manifest, Precision, calibrate, import,
 };
 use firstword_models::language::lower::Smoothing;
-use firstword_models::language::tokenizer::{GgufTokenizer, TokenizerError};
+use firstword_models::language::tokenizer::{GgufTokenizer, Special, TokenizerError};
 
 use super::Context;
 use crate::cli::{FlavourArg, ModelImportArgs, Quant};
@@ -41,7 +42,6 @@ pub(super) fn by_default(
         quant: Quant::Fast,
         flavour: FlavourArg::Fused,
         into: None,
-        no_check: true,
     };
     one(&args, context, store, gguf, model).map(drop)
 }
@@ -106,12 +106,27 @@ fn one(
     file: &Path,
     model: &str,
 ) -> Result<Option<(Manifest, PathBuf)>, CommandError> {
+    let precision = match args.quant {
+        Quant::Exact => Precision::Exact,
+        Quant::Balanced => Precision::Balanced,
+        Quant::Fast => Precision::Fast,
+    };
     let goal = args.into.clone().unwrap_or_else(|| store.imported(model));
     if let Some(parent) = goal.parent() {
         std::fs::create_dir_all(parent).map_err(|error| {
             CommandError::new(Exit::Output, name(parent), crate::config::plain(&error))
         })?;
     }
+    let cpu = context.cpu();
+    let text = match precision {
+        Precision::Exact | Precision::Float => None,
+        Precision::Balanced | Precision::Fast => Some((context.library(store)?, text_of(file)?)),
+    };
+    let calibration = text.as_ref().map(|(library, tokens)| Calibration {
+        library,
+        cpu: &cpu,
+        tokens,
+    });
     let tokenizer = |metadata: &firstword_models::gguf::Metadata, folder: &Path| {
         GgufTokenizer::from_metadata(metadata)
             .and_then(|parts| parts.rebuild())
@@ -122,11 +137,7 @@ fn one(
         source: file.to_owned(),
         goal: goal.clone(),
         name: Some(model.to_owned()),
-        precision: match args.quant {
-            Quant::Exact => Precision::Exact,
-            Quant::Balanced => Precision::Balanced,
-            Quant::Fast => Precision::Fast,
-        },
+        precision,
         flavour: match args.flavour {
             FlavourArg::Fused | FlavourArg::Plain => GraphFlavour::Fused,
         },
@@ -134,6 +145,7 @@ fn one(
         // What the user names is not overwritten; in the store, an import takes the place of the one before.
         replace: args.into.is_none(),
         smoothing: Smoothing::default(),
+        calibration,
         tokenizer: &tokenizer,
     };
     let mut bar: Option<Progress> = None;
@@ -154,6 +166,24 @@ fn one(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The calibration text in the tokens of a file's model.
+fn text_of(file: &Path) -> Result<Vec<u32>, CommandError> {
+    let gguf = Gguf::open(file).map_err(ImportError::from)?;
+    let refused = |error: TokenizerError| CommandError::new(Exit::Input, name(file), error);
+    let tokenizer = GgufTokenizer::from_metadata(gguf.metadata())
+        .and_then(|parts| parts.rebuild())
+        .and_then(|rebuilt| rebuilt.tokenizer())
+        .map_err(refused)?;
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let mut tokens: Vec<u32> = bos.into_iter().collect();
+    tokens.extend(
+        tokenizer
+            .encode(calibrate::TEXT, Special::Plain)
+            .map_err(refused)?,
+    );
+    Ok(tokens)
 }
 
 fn summary(manifest: &Manifest, goal: &Path, how: &str) -> String {
