@@ -3,8 +3,12 @@
 //! ```text
 //! ROOT/models/NAME/…              the members of an entry and manifest.json
 //! ROOT/lib/NAME-VERSION-MACHINE/… the same for a library
+//! ROOT/imported/NAME/…           language models that `model import` made
+//! ROOT/downloads/NAME/…           files from an address and download.json (see [`crate::hub`])
+//! ROOT/accepted/HASH.json         terms that were accepted here, and when
 //! ROOT/tmp/…                      what is being fetched; nothing here is ever used
-//! ROOT/lock                       held while something is fetched
+//! ROOT/tmp/partial/…              downloads that were cut off, for the next try
+//! ROOT/lock                       held while entries are fetched
 //! ```
 //!
 //! The catalogue says what each file must be; the manifest only notes which files were found to be
@@ -15,17 +19,22 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::{Build, Catalogue, Entry, Kind, ONNX_RUNTIME};
+use crate::hub::HubError;
 
 mod error;
-mod hash;
+pub(crate) mod hash;
 mod manifest;
 mod pull;
+mod terms;
 mod unpack;
 
 pub use error::StoreError;
 pub use pull::{Outcome, Progress, PullOptions};
 
-use manifest::{Manifest, Stamp};
+pub(crate) use manifest::Stamp;
+pub(crate) use pull::place;
+
+use manifest::Manifest;
 
 /// The store under one folder.
 #[derive(Debug, Clone)]
@@ -108,6 +117,11 @@ impl Store {
         &self.root
     }
 
+    /// Where the language model that was imported under this name is, or would be.
+    pub fn imported(&self, name: &str) -> PathBuf {
+        self.root.join("imported").join(name)
+    }
+
     /// What it can hold.
     pub fn catalogue(&self) -> Catalogue {
         self.catalogue
@@ -145,17 +159,16 @@ impl Store {
             Err(StoreError::Absent { .. }) => State::Absent,
             Err(error) => State::Damaged(error),
         };
-        let bytes = build.members.iter().map(|member| member.bytes).sum();
         Listed {
             entry,
             path: self.folder_of(entry, build),
             state,
-            bytes,
+            bytes: build.bytes(),
         }
     }
 
-    /// The folder of a model, ready for use: `name` is an entry's name, or the path of a folder of
-    /// the user's own (recognised by a `/` in it), which is taken as it is.
+    /// The folder of a model, ready for use: `name` is the name of an entry or of a download, or the
+    /// path of a folder of the user's own (recognised by a `/` in it), which is taken as it is.
     ///
     /// Called at every use, so it hashes only what changed since it was last hashed: a file whose
     /// size, times, inode and device are the recorded ones is taken to be the same file.
@@ -163,7 +176,8 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError::Unknown`], [`StoreError::NoFolder`], [`StoreError::Absent`], or what is wrong
-    /// with a file ([`StoreError::Missing`], [`StoreError::WrongSize`], [`StoreError::WrongHash`]).
+    /// with a file ([`StoreError::Missing`], [`StoreError::WrongSize`], [`StoreError::WrongHash`],
+    /// [`StoreError::Download`]).
     pub fn resolve(&self, name: &str) -> Result<Folder, StoreError> {
         if name.contains('/') {
             let path = PathBuf::from(name);
@@ -178,6 +192,16 @@ impl Store {
                     reason: error.to_string(),
                 }),
             };
+        }
+        if self.catalogue.find(name).is_none() {
+            match self.downloaded(name) {
+                Ok(found) => {
+                    let path = found.path;
+                    return Ok(Folder { path, entry: None });
+                }
+                Err(HubError::Unknown { .. }) => {}
+                Err(error) => return Err(StoreError::Download(error)),
+            }
         }
         let (entry, build) = self.entry(name)?;
         self.check(entry, build, Effort::Changed)
@@ -211,7 +235,7 @@ impl Store {
             let machine = build.machine.unwrap_or("any");
             self.root
                 .join("lib")
-                .join(format!("{}-{}-{machine}", entry.name, build.wheel.version))
+                .join(format!("{}-{}-{machine}", entry.name, build.version()))
         } else {
             self.root.join("models").join(entry.name)
         }

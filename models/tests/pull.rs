@@ -112,7 +112,7 @@ fn offline_never_runs_pip_and_says_what_to_bring() {
     let fixture = Fixture::new();
     let offline = PullOptions {
         offline: true,
-        from: None,
+        ..PullOptions::default()
     };
     let error = fixture
         .store

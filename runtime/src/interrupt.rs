@@ -59,6 +59,18 @@ impl Interrupt {
         self.wanted.load(Ordering::Acquire)
     }
 
+    /// The wish as a flag that other parts can look at.
+    #[must_use]
+    pub fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.wanted)
+    }
+
+    /// The wish was granted, and the program goes on: a conversation whose reply was stopped. The next signal asks
+    /// again.
+    pub fn forget(&self) {
+        self.wanted.store(false, Ordering::Release);
+    }
+
     /// The same wish, made by the program itself (tests, a sink whose reader went away).
     pub fn request(&self) {
         self.wanted.store(true, Ordering::Release);

@@ -7,8 +7,10 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::config::plain;
-use crate::record::Record;
+use crate::exit::{name, say};
 
 /// The file in the log folder.
 pub const FILE: &str = "latency.jsonl";
@@ -44,7 +46,7 @@ impl Log {
     }
 
     /// Appends a record, or counts it as lost.
-    pub fn write(&mut self, record: &Record) {
+    pub fn write(&mut self, record: &impl Serialize) {
         let written = self.append(record);
         if let Err(error) = written {
             self.lost += 1;
@@ -52,7 +54,7 @@ impl Log {
         }
     }
 
-    fn append(&mut self, record: &Record) -> io::Result<()> {
+    fn append(&mut self, record: &impl Serialize) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Err(io::Error::other("not open"));
         };
@@ -69,6 +71,13 @@ impl Log {
             // behind it, but then the disk is not full.
             let _ = file.set_len(length);
         })
+    }
+
+    /// Tells a person what was lost and why, if anything was.
+    pub fn tell(&self) {
+        if let Some(trouble) = self.trouble() {
+            say(&format!("{}: {trouble}", name(&self.path)));
+        }
     }
 
     /// What was lost and why, in one line, if anything was.
@@ -119,6 +128,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Record;
 
     fn lines(path: &Path) -> Vec<String> {
         let text = fs::read_to_string(path).unwrap();

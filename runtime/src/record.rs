@@ -1,4 +1,4 @@
-//! The latency record: one line for each utterance, and the only place where its shape is defined.
+//! The latency record: one line for each utterance, request and turn, and the only place where its shape is defined.
 //!
 //! Stamps are instants on CLOCK_MONOTONIC. The path from the last sample of the speech to the text
 //! in the reader's hands is cut into stages at stamps, so the stages add up to the whole by
@@ -10,6 +10,12 @@ use std::time::Duration;
 use firstword_audio::clock::{Samples, Stamp};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+
+mod reply;
+mod turn;
+
+pub use reply::{Finish, REPLY_STAGES, Reply, ReplyPath, Steps};
+pub use turn::{Language, Request, Stages, Turn};
 
 /// Version of the shape below. It grows when a field changes its meaning or goes.
 pub const SCHEMA: u32 = 1;
@@ -119,14 +125,7 @@ impl Path {
             self.assembled,
             self.handed_over,
         ];
-        let mut previous = at[0];
-        std::array::from_fn(|i| {
-            // A stamp that was never set, or is older than the one before it, takes no time.
-            let next = at[i + 1].max(previous);
-            let spent = next.since(previous);
-            previous = next;
-            spent
-        })
+        between(&at)
     }
 
     /// Last sample captured → text handed over: the final latency.
@@ -197,6 +196,18 @@ pub struct Counts {
     pub cut_short: bool,
     /// Samples that a live source lost because the ring was full.
     pub samples_lost: u64,
+}
+
+/// The durations between `at`'s instants, one fewer than there are. One that was never set, or is older than the one
+/// before it, takes no time.
+fn between<const N: usize>(at: &[Stamp]) -> [Duration; N] {
+    let mut previous = at.first().copied().unwrap_or_default();
+    std::array::from_fn(|i| {
+        let next = at.get(i + 1).copied().unwrap_or(previous).max(previous);
+        let spent = next.since(previous);
+        previous = next;
+        spent
+    })
 }
 
 /// Milliseconds to the microsecond.

@@ -1,7 +1,7 @@
 //! `firstword model` from the outside. Nothing here touches the network: Python is absent, or a stand-in.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -122,6 +122,151 @@ fn a_source_that_is_not_there_is_named() {
         .output()
         .unwrap();
     assert!(refused(&output, 3).contains("/no/such/stick"));
+}
+
+#[test]
+fn a_model_under_terms_shows_them_and_is_not_fetched_before_they_are_accepted() {
+    let home = tempfile::tempdir().unwrap();
+    for flags in [&["pull", "gemma-3-270m"][..], &["pull", "--all"]] {
+        let output = model(home.path()).args(flags).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        for part in [
+            "Gemma Terms of Use",
+            "https://ai.google.dev/gemma/terms",
+            "firstword model pull gemma-3-270m --accept-licence",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(
+            said.lines()
+                .last()
+                .unwrap()
+                .starts_with("firstword: gemma-3-270m")
+        );
+    }
+    assert!(
+        fs::read_dir(home.path()).unwrap().next().is_none(),
+        "refusing must not write anything"
+    );
+    // Accepted, it goes on to fetch: here, without Python, it gets no further.
+    let output = model(home.path())
+        .args(["pull", "gemma-3-270m", "--accept-licence"])
+        .output()
+        .unwrap();
+    assert!(refused(&output, 5).contains("python3 not found"));
+    assert_eq!(
+        fs::read_dir(home.path().join("accepted")).unwrap().count(),
+        1
+    );
+}
+
+#[test]
+fn flags_and_addresses_that_mean_nothing_are_refused_before_anything_is_asked() {
+    let home = tempfile::tempdir().unwrap();
+    for (arguments, part) in [
+        (&["--as", "x", "silero-vad"][..], "--as"),
+        (
+            &["--as", "x", "https://a.invalid/a", "https://a.invalid/b"],
+            "found 2",
+        ),
+        (&["hf:nobody"], "hf:OWNER/REPOSITORY"),
+        (&["https://me:pw@a.invalid/x.gguf"], "--token-file"),
+        (&["http://a.invalid/x.gguf"], "plain http"),
+        (
+            &["https://a.invalid/x", "--token-file", "/no/such/file"],
+            "/no/such/file",
+        ),
+        (&["https://a.invalid/x", "--as", "../x"], "'../x'"),
+        (&["https://a.invalid/x", "--as", "silero-vad"], "catalogue"),
+    ] {
+        let output = model(home.path())
+            .arg("pull")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = refused(&output, 2);
+        assert!(said.contains(part) && !said.contains(":pw@"), "{said}");
+    }
+    let output = model(home.path())
+        .args(["pull", "--offline", "https://a.invalid/x.gguf"])
+        .output()
+        .unwrap();
+    assert!(refused(&output, 3).contains("--offline"));
+    assert!(!home.path().join("downloads").exists());
+}
+
+/// A server that gives these bytes for every address, and then ends.
+fn give(times: usize, bytes: &'static [u8]) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("this machine answers itself");
+    let port = listener
+        .local_addr()
+        .expect("this machine answers itself")
+        .port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(times) {
+            let mut stream = stream.expect("this machine answers itself");
+            let mut lines =
+                BufReader::new(stream.try_clone().expect("this machine answers itself")).lines();
+            while lines
+                .next()
+                .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+            {}
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                bytes.len()
+            );
+            stream
+                .write_all(head.as_bytes())
+                .expect("this machine answers itself");
+            stream
+                .write_all(bytes)
+                .expect("this machine answers itself");
+        }
+    });
+    port
+}
+
+#[test]
+fn what_an_address_gives_is_listed_verified_and_said_how_to_use() {
+    let home = tempfile::tempdir().unwrap();
+    let address = format!("http://127.0.0.1:{}/tiny.gguf", give(1, b"GGUF and more"));
+    let output = model(home.path())
+        .args(["pull", &address, "--as", "mine"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert!(told.starts_with("mine: fetched\n"), "{told}");
+    let file = home.path().join("downloads/mine/tiny.gguf");
+    assert!(
+        told.contains(&format!("firstword model import {}", file.display())),
+        "{told}"
+    );
+
+    let output = model(home.path())
+        .args(["list", "--format", "json"])
+        .output()
+        .unwrap();
+    let listed = String::from_utf8(output.stdout).unwrap();
+    let last: serde_json::Value = serde_json::from_str(listed.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (last["name"].as_str(), last["state"].as_str()),
+        (Some("mine"), Some("ready"))
+    );
+    assert_eq!(
+        (last["bytes"].as_u64(), last["from"].as_str()),
+        (Some(13), Some(address.as_str()))
+    );
+    let output = model(home.path()).arg("verify").output().unwrap();
+    assert_eq!(output.stdout, b"mine: whole\n");
+    fs::write(&file, "GGUF and mare").unwrap();
+    let output = model(home.path())
+        .args(["verify", "mine"])
+        .output()
+        .unwrap();
+    assert!(refused(&output, 3).contains("damaged"));
 }
 
 #[test]

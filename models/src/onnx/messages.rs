@@ -3,14 +3,24 @@
 
 use prost::Message;
 
-/// `AttributeProto.AttributeType` and `TensorProto.DataType`, as far as used.
+/// `AttributeProto.AttributeType`, `TensorProto.DataType` and `TensorProto.DataLocation`, as far as used.
 pub mod code {
-    pub const ATTRIBUTE_INT: i32 = 2;
     pub const ATTRIBUTE_FLOAT: i32 = 1;
+    pub const ATTRIBUTE_INT: i32 = 2;
+    pub const ATTRIBUTE_STRING: i32 = 3;
     pub const ATTRIBUTE_INTS: i32 = 7;
     pub const FLOAT: i32 = 1;
     pub const UINT8: i32 = 2;
+    pub const INT8: i32 = 3;
+    pub const INT32: i32 = 6;
     pub const INT64: i32 = 7;
+    pub const BOOL: i32 = 9;
+    pub const FLOAT16: i32 = 10;
+    pub const BFLOAT16: i32 = 16;
+    pub const UINT4: i32 = 21;
+    pub const INT4: i32 = 22;
+    /// The values are in another file.
+    pub const EXTERNAL: i32 = 1;
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -23,6 +33,17 @@ pub struct Model {
     pub graph: Option<Graph>,
     #[prost(message, repeated, tag = "8")]
     pub opset_import: Vec<OperatorSet>,
+    #[prost(message, repeated, tag = "14")]
+    pub metadata_props: Vec<Entry>,
+}
+
+/// `StringStringEntryProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Entry {
+    #[prost(string, tag = "1")]
+    pub key: String,
+    #[prost(string, tag = "2")]
+    pub value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -45,6 +66,9 @@ pub struct Graph {
     pub input: Vec<ValueInfo>,
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfo>,
+    /// Types of values inside the graph.
+    #[prost(message, repeated, tag = "13")]
+    pub value_info: Vec<ValueInfo>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -71,6 +95,9 @@ pub struct Attribute {
     pub f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub i: Option<i64>,
+    /// A string's bytes.
+    #[prost(bytes = "vec", optional, tag = "4")]
+    pub s: Option<Vec<u8>>,
     #[prost(message, optional, boxed, tag = "6")]
     pub g: Option<Box<Graph>>,
     #[prost(int64, repeated, packed = "false", tag = "8")]
@@ -91,6 +118,11 @@ pub struct Tensor {
     /// does not write for numbers).
     #[prost(bytes = "vec", tag = "9")]
     pub raw_data: Vec<u8>,
+    /// Where [`code::EXTERNAL`]: `location` (a file beside the model's), `offset` and `length` in bytes.
+    #[prost(message, repeated, tag = "13")]
+    pub external_data: Vec<Entry>,
+    #[prost(int32, optional, tag = "14")]
+    pub data_location: Option<i32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

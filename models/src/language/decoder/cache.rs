@@ -102,6 +102,13 @@ impl<T: Number> Cache<T> {
             }
         }
     }
+
+    /// One row of one tensor.
+    #[cfg(test)]
+    pub fn row_numbers(&self, tensor: usize, row: usize) -> Vec<T> {
+        let size = self.row_size();
+        self.tensors[tensor].as_slice()[row * size..][..size].to_vec()
+    }
 }
 
 #[cfg(test)]

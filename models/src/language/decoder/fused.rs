@@ -112,7 +112,7 @@ impl<T: Number> Fused<T> {
         let mut ones = Buffer::zeroed(window)?;
         ones.as_mut_slice().fill(1);
         let batch = window.max(slots);
-        Ok(Self {
+        let mut engine = Self {
             views: (0..slots * slots).map(|_| None).collect(),
             session,
             inputs: Inputs::of(&folder.signature)?,
@@ -130,7 +130,29 @@ impl<T: Number> Fused<T> {
             rope_total: Buffer::zeroed(1)?,
             needs_a_row: false,
             members: Vec::new(),
-        })
+        };
+        if engine.inputs.rows.is_some() {
+            engine.try_no_rows(folder)?;
+        }
+        Ok(engine)
+    }
+
+    /// Whether a run may compute no logits at all: products of no rows are refused by some kernels
+    /// (MatMulNBits of 1.31). One token at load costs less than a chunk run twice at the first prompt.
+    fn try_no_rows(&mut self, folder: &LanguageFolder) -> Result<(), DecoderError> {
+        let element = folder.signature.logits_element;
+        let mut output = Output::new(folder.shape.vocabulary, element, 1)?;
+        let chunk = Chunk {
+            slot: 0,
+            past: 0,
+            tokens: &[0],
+            end: 1,
+            rows: &[],
+        };
+        self.prefill(&chunk, &mut output, &mut Counts::default())?;
+        // Its logits' memory ends with this function: what is bound to it must not stay.
+        self.views.iter_mut().for_each(|view| *view = None);
+        Ok(())
     }
 
     /// Runs one chunk of one sequence.
@@ -308,6 +330,7 @@ impl<T: Number> Fused<T> {
             bound.logits = Some(place);
         }
         counts.runs += 1;
+        output.expect_run();
         binding.run(&mut self.session)
     }
 
@@ -352,5 +375,11 @@ impl<T: Number> Fused<T> {
     pub fn spoil(&mut self, slot: usize, length: usize, with: T) {
         let row = self.placement.row_of(slot);
         self.cache.spoil(row, length, with);
+    }
+
+    #[cfg(test)]
+    pub fn row_numbers(&mut self, slot: usize) -> Vec<T> {
+        let row = self.placement.row_of(slot);
+        self.cache.row_numbers(0, row)
     }
 }

@@ -199,6 +199,7 @@ impl<T: Number> Growing<T> {
         }
         let mut answers = vec![None; chunk.rows.len()];
         let mut taken = 0;
+        output.reserve(chunk.rows.len())?;
         for at in 0..chunk.tokens.len() {
             let one = Chunk {
                 past: chunk.past + at,
@@ -259,6 +260,7 @@ impl<T: Number> Growing<T> {
         // Whatever was left out, was left out at the beginning.
         let skipped = tokens.saturating_sub(given);
         let chosen = self.graph.rows.is_some();
+        output.reserve(chunk.rows.len())?;
         output.order.clear();
         for (at, &wanted) in chunk.rows.iter().enumerate() {
             let row = match chosen {

@@ -40,6 +40,8 @@ pub(super) struct Output {
     values: Buffer<f32>,
     /// What it writes if it writes f16.
     halves: Option<Buffer<half::f16>>,
+    /// The last run wrote to the memory of [`Output::tensor`].
+    written: bool,
     /// Raised when the memory moves: whoever bound it must bind it again.
     generation: u64,
     /// For each answer its row.
@@ -53,6 +55,7 @@ impl Output {
             element,
             values: Buffer::zeroed(0)?,
             halves: None,
+            written: false,
             generation: 0,
             order: Vec::new(),
         };
@@ -60,16 +63,11 @@ impl Output {
         Ok(output)
     }
 
-    /// Numbers of one row.
-    pub fn width(&self) -> usize {
-        self.width
-    }
-
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Makes room for this many rows.
+    /// Makes room for this many rows; what was there is lost if there was less.
     pub fn reserve(&mut self, rows: usize) -> Result<(), DecoderError> {
         let size = rows
             .checked_mul(self.width)
@@ -101,11 +99,11 @@ impl Output {
         }
     }
 
-    /// Takes row `from` of an output that ONNX Runtime allocated as row `to`.
+    /// Takes row `from` of an output that ONNX Runtime allocated as row `to`, for which there is room.
     pub fn take(&mut self, output: &Value, from: usize, to: usize) -> Result<(), DecoderError> {
-        self.reserve(to + 1)?;
         let (width, element) = (self.width, self.element);
         let range = from * width..(from + 1) * width;
+        self.written = false;
         let place = &mut self.values.as_mut_slice()[to * width..][..width];
         let short = || DecoderError::Unexpected {
             found: "fewer logits".to_owned(),
@@ -129,8 +127,16 @@ impl Output {
         Ok(())
     }
 
-    /// After a run into [`Output::tensor`]: the rows of `order` as f32.
+    /// Announces a run that writes where [`Output::tensor`] says.
+    pub fn expect_run(&mut self) {
+        self.written = true;
+    }
+
+    /// After a run: the rows of `order` as f32.
     pub fn widen(&mut self) {
+        if !self.written {
+            return;
+        }
         let Some(halves) = &self.halves else { return };
         for &row in &self.order {
             let range = row * self.width..(row + 1) * self.width;

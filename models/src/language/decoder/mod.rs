@@ -477,3 +477,7 @@ impl Decoder {
         }
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -409,6 +409,3 @@ fn outlined(folder: &Path, file: &Path) -> Result<(Outline, u64), FolderError> {
     }
     Ok((outline, total))
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::signature::Names;
 use super::{Description, FolderError, Layout, Origin, Wanted, json};
 
 pub(super) const FILE: &str = "firstword.json";
@@ -35,12 +36,17 @@ pub(super) fn read(folder: &Path) -> Result<Description, FolderError> {
             .max(),
         None => windows.as_u64().filter(|&n| n > 0),
     };
+    // Either flavour's own names: `plain` returns the new keys and values only.
+    let mut names = Names::default();
+    if layout == Layout::Rows {
+        names.present = ["new.%d.key", "new.%d.value"].map(str::to_owned);
+    }
     let graph = json::text(&manifest, "graph").unwrap_or("model.onnx");
     Ok(Description {
         origin: Origin::Firstword,
         graph: folder.join(super::name_of(Path::new(graph))),
         first: None,
-        names: None,
+        names: Some(names),
         layout: Wanted::Exactly(layout),
         layers: size("layers")?,
         kv_heads: size("kv_heads")?,

@@ -143,6 +143,7 @@ impl Builder {
             data_type,
             name: name.clone(),
             raw_data: bytes,
+            ..Tensor::default()
         });
         name
     }
@@ -172,6 +173,7 @@ impl Builder {
             producer_name: "firstword".to_owned(),
             graph: Some(self.graph),
             opset_import: vec![opset("", 18), opset(CONTRIB, 1)],
+            ..Model::default()
         }
         .encode_to_vec()
     }

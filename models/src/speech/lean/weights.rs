@@ -347,6 +347,7 @@ mod tests {
             data_type,
             name: name.to_owned(),
             raw_data: vec![0; bytes],
+            ..Tensor::default()
         };
         let inputs = ["x", "w", "s", "z", ""];
         let node = Node {

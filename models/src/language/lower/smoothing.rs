@@ -1,0 +1,269 @@
+//! Chooses the factors that move range from the inputs of a product into its weights.
+//!
+//! A few channels of a model's inputs are many times larger than the others; they fix the step to which all channels of
+//! a token are rounded. Divided by a factor each, with the weights' columns multiplied by it, the product stays what it
+//! was and both sides round better (SmoothQuant, Xiao et al. 2022: `max|x|^a / max|w|^(1 − a)`, one `a` for all).
+//! Here `a` is chosen for each product by the error that is to be expected, relative to each token's output, so that
+//! a few tokens of enormous activations (Gemma's first) don't decide for all others:
+//!
+//! ```text
+//! inputs   mean over tokens (max_k |x_k / s_k| / 127)² / 12 · Σ_k s_k² Σ_n w_nk²
+//! weights  Σ_n step_n² / 12 · Σ_k mean over tokens (x_k / s_k)²
+//! ```
+//!
+//! SmolLM2, `fast`, in the prototype, which weighed errors as they are and not relative to outputs: KL 0.043 → 0.015,
+//! top-1 .891 → .935 (1009 tokens that the factors were not chosen on).
+
+use super::column::unclipped;
+
+/// Values of `a` that are tried, beside no factors at all.
+const TRIED: [f32; 6] = [0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+
+/// A factor further from the mean one than this is cut.
+const FURTHEST: f32 = 1e3;
+
+/// What a product's inputs looked like on some tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inputs {
+    /// Magnitudes, `channels` for each token.
+    pub magnitudes: Vec<f32>,
+    /// Channels of a token.
+    pub channels: usize,
+}
+
+/// Reads a product's weights, the way the caller stores them: calls back with each row, in any order, always the same.
+pub trait Rows<E> {
+    /// Each row, `channels` weights.
+    ///
+    /// # Errors
+    ///
+    /// What reading them gives.
+    fn each(&mut self, row: &mut dyn FnMut(&[f32])) -> Result<(), E>;
+}
+
+/// One factor per group of channels that share one, in the order of `share`: `share[k]` is the group of channel `k`.
+/// All are 1 where factors don't help.
+///
+/// The weights are read twice.
+///
+/// # Errors
+///
+/// What reading the weights gives.
+pub fn factors<E>(
+    inputs: &Inputs,
+    share: &[usize],
+    weights: &mut dyn Rows<E>,
+) -> Result<Vec<f32>, E> {
+    let channels = inputs.channels;
+    let groups = share.iter().max().map_or(0, |&most| most + 1);
+    let mut energy = vec![0.0f64; channels];
+    let mut rows = 0usize;
+    weights.each(&mut |row| {
+        rows += 1;
+        energy
+            .iter_mut()
+            .zip(row)
+            .for_each(|(e, w)| *e += f64::from(w * w));
+    })?;
+    let tokens = relative(inputs, &energy);
+    if groups == 0 || rows == 0 || tokens.is_empty() {
+        return Ok(vec![1.0; groups]);
+    }
+
+    let mut largest = vec![0.0f32; groups];
+    let mut typical = vec![0.0f64; groups];
+    let mut squares = vec![0.0f64; channels];
+    for (k, &group) in share.iter().enumerate() {
+        typical[group] = typical[group].max((energy[k] / rows as f64).sqrt());
+        for token in tokens.chunks_exact(channels) {
+            largest[group] = largest[group].max(token[k]);
+            squares[k] += f64::from(token[k]).powi(2);
+        }
+    }
+    let count = (tokens.len() / channels) as f64;
+    squares.iter_mut().for_each(|s| *s /= count);
+
+    let mut tried = vec![vec![1.0; groups]];
+    tried.extend(TRIED.map(|a| candidate(a, &largest, &typical)));
+    let spread: Vec<Vec<f32>> = tried
+        .iter()
+        .map(|factors| share.iter().map(|&group| factors[group]).collect())
+        .collect();
+    // Σ_n step_n² of each.
+    let mut steps = vec![0.0f64; tried.len()];
+    let mut scaled = vec![0.0; channels];
+    weights.each(&mut |row| {
+        for (steps, factors) in steps.iter_mut().zip(&spread) {
+            for ((to, w), s) in scaled.iter_mut().zip(row).zip(factors) {
+                *to = w * s;
+            }
+            *steps += f64::from(unclipped(&scaled)).powi(2);
+        }
+    })?;
+    let errors = spread.iter().zip(&steps).map(|(factors, steps)| {
+        let of_weights: f64 = factors
+            .iter()
+            .zip(&squares)
+            .map(|(&s, x)| x / f64::from(s * s))
+            .sum();
+        of_weights * steps + of_inputs(&tokens, factors, &energy)
+    });
+    let best = errors
+        .enumerate()
+        .filter(|(_, error)| error.is_finite())
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .map_or(0, |(n, _)| n);
+    Ok(tried.swap_remove(best))
+}
+
+/// Magnitudes, each token divided by how large its output is to be expected. Tokens of zeros, or of values that are no
+/// numbers, are left out.
+fn relative(inputs: &Inputs, energy: &[f64]) -> Vec<f32> {
+    let mut all = Vec::with_capacity(inputs.magnitudes.len());
+    for token in inputs.magnitudes.chunks_exact(inputs.channels.max(1)) {
+        let output: f64 = token
+            .iter()
+            .zip(energy)
+            .map(|(&x, e)| f64::from(x).powi(2) * e)
+            .sum();
+        let scale = output.sqrt().recip() as f32;
+        if scale.is_normal() {
+            all.extend(token.iter().map(|x| x * scale));
+        }
+    }
+    all
+}
+
+/// `largest^a / typical^(1 − a)`, divided by their geometric mean.
+fn candidate(a: f32, largest: &[f32], typical: &[f64]) -> Vec<f32> {
+    let logs: Vec<f32> = largest
+        .iter()
+        .zip(typical)
+        .map(|(&x, &w)| a * x.max(1e-9).ln() - (1.0 - a) * (w as f32).max(1e-9).ln())
+        .collect();
+    let mean = logs.iter().sum::<f32>() / logs.len() as f32;
+    let furthest = FURTHEST.ln();
+    logs.iter()
+        .map(|log| (log - mean).clamp(-furthest, furthest).exp())
+        .collect()
+}
+
+fn of_inputs(tokens: &[f32], factors: &[f32], energy: &[f64]) -> f64 {
+    let channels = factors.len();
+    let inverse: Vec<f32> = factors.iter().map(|s| s.recip()).collect();
+    let count = tokens.len() / channels;
+    let steps: f64 = tokens
+        .chunks_exact(channels)
+        .map(|token| {
+            let most = token
+                .iter()
+                .zip(&inverse)
+                .fold(0.0f32, |most, (x, i)| most.max(x * i));
+            f64::from(most / 127.0).powi(2)
+        })
+        .sum();
+    let weights: f64 = factors
+        .iter()
+        .zip(energy)
+        .map(|(&s, e)| f64::from(s * s) * e)
+        .sum();
+    steps / count as f64 * weights
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    struct Matrix(Vec<Vec<f32>>);
+
+    impl Rows<Infallible> for Matrix {
+        fn each(&mut self, row: &mut dyn FnMut(&[f32])) -> Result<(), Infallible> {
+            self.0.iter().for_each(|values| row(values));
+            Ok(())
+        }
+    }
+
+    /// Numbers in −1…1 that look random: a linear congruential generator.
+    fn noise(seed: u32, count: usize) -> Vec<f32> {
+        let mut state = seed;
+        std::iter::repeat_with(|| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 23) as f32 - 1.0
+        })
+        .take(count)
+        .collect()
+    }
+
+    fn case(large: f32) -> (Vec<Vec<f32>>, Matrix) {
+        let mut inputs: Vec<Vec<f32>> = (0..24).map(|n| noise(n, 16)).collect();
+        inputs.iter_mut().for_each(|token| token[5] *= large);
+        (inputs, Matrix((0..12).map(|n| noise(99 + n, 16)).collect()))
+    }
+
+    /// The mean square error of 8-bit products, measured.
+    fn error(inputs: &[Vec<f32>], weights: &Matrix, factors: &[f32]) -> f64 {
+        let mut error = 0.0;
+        for row in &weights.0 {
+            let scaled: Vec<f32> = row.iter().zip(factors).map(|(w, s)| w * s).collect();
+            let mut codes = vec![0; row.len()];
+            let scale = super::super::column::quantise(&scaled, &mut codes);
+            for token in inputs {
+                let x: Vec<f32> = token.iter().zip(factors).map(|(x, s)| x / s).collect();
+                let most = x.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+                let rounded: f32 = x
+                    .iter()
+                    .zip(&codes)
+                    .map(|(v, &c)| (v / most * 127.0).round() * f32::from(c))
+                    .sum();
+                let exact: f32 = token.iter().zip(row).map(|(x, w)| x * w).sum();
+                error += f64::from(rounded * scale * most / 127.0 - exact).powi(2);
+            }
+        }
+        error
+    }
+
+    fn seen(inputs: &[Vec<f32>]) -> Inputs {
+        Inputs {
+            magnitudes: inputs.iter().flatten().map(|x| x.abs()).collect(),
+            channels: 16,
+        }
+    }
+
+    #[test]
+    fn one_loud_channel_no_longer_costs_the_others_their_precision() {
+        let (inputs, mut weights) = case(100.0);
+        let share: Vec<usize> = (0..16).collect();
+        let factors = factors(&seen(&inputs), &share, &mut weights).unwrap();
+        let (before, after) = (
+            error(&inputs, &weights, &[1.0; 16]),
+            error(&inputs, &weights, &factors),
+        );
+        assert!(after < before / 3.0, "{before} {after}");
+        assert!(factors[5] > 3.0 * factors[4]);
+    }
+
+    #[test]
+    fn channels_that_share_a_factor_get_one() {
+        let (inputs, mut weights) = case(100.0);
+        let share: Vec<usize> = (0..16).map(|k| k % 8).collect();
+        let factors = factors(&seen(&inputs), &share, &mut weights).unwrap();
+        assert_eq!(factors.len(), 8);
+        assert!(factors[5] > 2.0 * factors[4]);
+    }
+
+    #[test]
+    fn nothing_seen_or_nothing_to_tell_leaves_ones() {
+        let share: Vec<usize> = (0..16).collect();
+        let (_, mut weights) = case(1.0);
+        for magnitudes in [vec![], vec![0.0; 32], vec![f32::NAN; 16]] {
+            let inputs = Inputs {
+                magnitudes,
+                channels: 16,
+            };
+            let factors = factors(&inputs, &share, &mut weights).unwrap();
+            assert_eq!(factors, [1.0; 16]);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Finds the real ONNX Runtime, and imported language models, for tests that need them.
+#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test's fixture")]
+
+use std::path::PathBuf;
+
+use firstword_targets::{Library, Search};
+
+/// The library that `FIRSTWORD_TEST_ORT` or `ORT_DYLIB_PATH` names, or that of the store. `None`, with a
+/// line that says so, where there is none.
+pub fn library() -> Option<&'static Library> {
+    let named = ["FIRSTWORD_TEST_ORT", "ORT_DYLIB_PATH"]
+        .into_iter()
+        .find_map(set);
+    let folder = store().and_then(|root| {
+        let entries = root.join("lib").read_dir().ok()?;
+        entries
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.is_dir())
+            .max()
+    });
+    if named.is_none() && folder.is_none() {
+        println!("skipped: no ONNX Runtime (run `firstword model pull`, or set FIRSTWORD_HOME)");
+        return None;
+    }
+    let search = Search {
+        environment: named,
+        cache: folder,
+        ..Search::default()
+    };
+    Some(search.load().unwrap())
+}
+
+/// The folder of a model that was imported under this name, or `None` with a line that says so.
+pub fn imported(name: &str) -> Option<PathBuf> {
+    let folder = store()?.join("imported").join(name);
+    if !folder.is_dir() {
+        println!("skipped: no imported model {name} (run `firstword model import … --as {name}`)");
+        return None;
+    }
+    Some(folder)
+}
+
+/// The folders of all imported models; none, with a line that says so, where there are none.
+pub fn imported_models() -> Vec<PathBuf> {
+    let entries = store().and_then(|root| root.join("imported").read_dir().ok());
+    let mut folders: Vec<PathBuf> = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.join("firstword.json").is_file())
+        .collect();
+    folders.sort();
+    if folders.is_empty() {
+        println!("skipped: no imported models (run `firstword model import`)");
+    }
+    folders
+}
+
+fn store() -> Option<PathBuf> {
+    set("FIRSTWORD_HOME")
+        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("firstword")))
+        .or_else(|| set("HOME").map(|home| home.join(".cache/firstword")))
+}
+
+fn set(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name)
+        .filter(|path| !path.is_empty())
+        .map(PathBuf::from)
+}

@@ -1,0 +1,220 @@
+//! `firstword model import`: from the file that people have to the folder that runs.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use firstword_models::Store;
+use firstword_models::gguf::Gguf;
+use firstword_models::language::import::{
+    Calibration, GraphFlavour, ImportError, ImportRequest, Manifest, Precision, calibrate, import,
+};
+use firstword_models::language::lower::Smoothing;
+use firstword_models::language::tokenizer::{GgufTokenizer, Special, TokenizerError};
+
+use super::Context;
+use crate::cli::{FlavourArg, ModelImportArgs, Quant};
+use crate::exit::{CommandError, Exit, name, say};
+use crate::output::Writer;
+use crate::progress::Progress;
+
+/// The GGUF file in a folder, if that is what it holds: of a split one the first part.
+pub(super) fn weights_in(folder: &Path) -> Option<PathBuf> {
+    let mut files: Vec<PathBuf> = folder
+        .read_dir()
+        .ok()?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|ending| ending == "gguf"))
+        .collect();
+    files.sort();
+    files.into_iter().next()
+}
+
+/// Imports a file under a name with the defaults.
+pub(super) fn by_default(
+    context: &Context,
+    store: &Store,
+    gguf: &Path,
+    model: &str,
+) -> Result<(), CommandError> {
+    let args = ModelImportArgs {
+        file: gguf.to_owned(),
+        name: Some(model.to_owned()),
+        quant: Quant::Fast,
+        flavour: FlavourArg::Fused,
+        into: None,
+    };
+    one(&args, context, store, gguf, model).map(drop)
+}
+
+/// Runs `model import`.
+///
+/// # Errors
+/// [`Exit::Input`] for a file that can't be imported, [`Exit::Output`] for a folder that can't be written.
+pub fn run(args: &ModelImportArgs, context: &Context, store: &Store) -> Result<Exit, CommandError> {
+    let (file, default) = source(args, store)?;
+    let model = args.name.clone().unwrap_or(default);
+    if model.is_empty() || model.starts_with('.') || model.contains(['/', '\0']) {
+        let reason = "expected a name without / that does not begin with a dot";
+        return Err(CommandError::new(
+            Exit::Usage,
+            format!("--as {model}"),
+            reason,
+        ));
+    }
+    match one(args, context, store, &file, &model)? {
+        Some((manifest, goal)) => {
+            let how = match &args.into {
+                Some(_) => goal.display().to_string(),
+                None => model.clone(),
+            };
+            Writer::stdout().put(&summary(&manifest, &goal, &how))?;
+            Ok(Exit::Success)
+        }
+        None => Ok(context.interrupt.requested().unwrap_or(Exit::Interrupted)),
+    }
+}
+
+/// The file, and what the model is called if nothing else is said.
+fn source(args: &ModelImportArgs, store: &Store) -> Result<(PathBuf, String), CommandError> {
+    let file = &args.file;
+    let named = file.to_string_lossy();
+    if !file.exists()
+        && !named.contains('/')
+        && !named.ends_with(".gguf")
+        && let Ok(folder) = store.resolve(&named)
+        && let Some(gguf) = weights_in(&folder.path)
+    {
+        return Ok((gguf, named.into_owned()));
+    }
+    let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+    // `NAME-00001-of-00003` is the first part of NAME.
+    let stem = match stem.rsplit_once("-of-") {
+        Some((front, count)) if count.chars().all(|c| c.is_ascii_digit()) => front
+            .rsplit_once('-')
+            .map_or(front, |(name, _)| name)
+            .to_owned(),
+        _ => stem.into_owned(),
+    };
+    Ok((file.clone(), stem))
+}
+
+/// Imports; `None` if a signal stopped it.
+fn one(
+    args: &ModelImportArgs,
+    context: &Context,
+    store: &Store,
+    file: &Path,
+    model: &str,
+) -> Result<Option<(Manifest, PathBuf)>, CommandError> {
+    let precision = match args.quant {
+        Quant::Exact => Precision::Exact,
+        Quant::Balanced => Precision::Balanced,
+        Quant::Fast => Precision::Fast,
+    };
+    let goal = args.into.clone().unwrap_or_else(|| store.imported(model));
+    if let Some(parent) = goal.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| {
+            CommandError::new(Exit::Output, name(parent), crate::config::plain(&error))
+        })?;
+    }
+    let cpu = context.cpu();
+    let text = match precision {
+        Precision::Exact | Precision::Float => None,
+        Precision::Balanced | Precision::Fast => Some((context.library(store)?, text_of(file)?)),
+    };
+    let calibration = text.as_ref().map(|(library, tokens)| Calibration {
+        library,
+        cpu: &cpu,
+        tokens,
+    });
+    let tokenizer = |metadata: &firstword_models::gguf::Metadata, folder: &Path| {
+        GgufTokenizer::from_metadata(metadata)
+            .and_then(|parts| parts.rebuild())
+            .and_then(|rebuilt| rebuilt.save(folder))
+            .map_err(|error: TokenizerError| error.to_string())
+    };
+    let request = ImportRequest {
+        source: file.to_owned(),
+        goal: goal.clone(),
+        name: Some(model.to_owned()),
+        precision,
+        flavour: match args.flavour {
+            FlavourArg::Fused | FlavourArg::Plain => GraphFlavour::Fused,
+        },
+        window: None,
+        // What the user names is not overwritten; in the store, an import takes the place of the one before.
+        replace: args.into.is_none(),
+        smoothing: Smoothing::default(),
+        calibration,
+        tokenizer: &tokenizer,
+    };
+    let mut bar: Option<Progress> = None;
+    let result = import(&request, &mut |step| {
+        bar.get_or_insert_with(|| Progress::download(model, Some(step.total)))
+            .arrived(step.done);
+        match context.interrupt.is_requested() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    drop(bar);
+    match result {
+        Ok(manifest) => Ok(Some((manifest, goal))),
+        Err(ImportError::Cancelled) => {
+            say("the import was stopped; nothing of it is left");
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The calibration text in the tokens of a file's model.
+fn text_of(file: &Path) -> Result<Vec<u32>, CommandError> {
+    let gguf = Gguf::open(file).map_err(ImportError::from)?;
+    let refused = |error: TokenizerError| CommandError::new(Exit::Input, name(file), error);
+    let tokenizer = GgufTokenizer::from_metadata(gguf.metadata())
+        .and_then(|parts| parts.rebuild())
+        .and_then(|rebuilt| rebuilt.tokenizer())
+        .map_err(refused)?;
+    let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+    let mut tokens: Vec<u32> = bos.into_iter().collect();
+    tokens.extend(
+        tokenizer
+            .encode(calibrate::TEXT, Special::Plain)
+            .map_err(refused)?,
+    );
+    Ok(tokens)
+}
+
+fn summary(manifest: &Manifest, goal: &Path, how: &str) -> String {
+    let mut text = format!(
+        "{}: {} {}, {} layers, window {}, in {}\n",
+        manifest.name,
+        manifest.architecture,
+        manifest.precision,
+        manifest.layers,
+        manifest.window,
+        name(goal)
+    );
+    if let Some(quality) = &manifest.quality {
+        text.push_str(&format!(
+            "against {}: KL {:.4}, the same first choice in {:.1} %, perplexity × {:.3}\n",
+            quality.against,
+            quality.kl,
+            quality.top1 * 100.0,
+            quality.perplexity_ratio
+        ));
+    }
+    text.push_str(&format!("try it: firstword chat --model {how} \"Hello\"\n"));
+    text
+}
+
+impl From<ImportError> for CommandError {
+    fn from(error: ImportError) -> Self {
+        let exit = match error {
+            ImportError::Write { .. } => Exit::Output,
+            _ => Exit::Input,
+        };
+        Self::new(exit, "", error)
+    }
+}

@@ -1,0 +1,190 @@
+//! `firstword listen`: the voice turn: speech → words → prompt → reply, with one record for the whole of it.
+//!
+//! Speech is recognised on this thread, replies are made on another: while the model answers, the sound goes on being
+//! heard. A turn that ends while the one before is still being answered waits, and its record says how long.
+
+mod output;
+
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use firstword_audio::Channels;
+
+use super::Context;
+use super::language::wish;
+use super::transcribe::open_source;
+use crate::cli::{ListenArgs, Pace, is_stdin};
+use crate::exit::{CommandError, Exit, aside, name, report};
+use crate::language::answerer::{Answerer, Talk, Wish};
+use crate::language::request::Cancel;
+use crate::log::Log;
+use crate::output::OutputError;
+use crate::record::{Record, Turn};
+use crate::speech::Mode;
+use crate::speech::feed::{self, Feed};
+use crate::speech::listener::{How, News, Stopped, listen};
+use crate::speech::transcript::Event;
+use output::{Said, Shared};
+
+/// Turns that may wait for their answer; a person who says more than that without listening hears of it.
+const WAITING: usize = 16;
+
+/// Listens to one source and answers every utterance.
+///
+/// # Errors
+/// A model, library or recording that can't be used; output that can't be written.
+pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
+    let wish = wish(&args.language, context)?;
+    let mut recogniser = context.recogniser()?;
+    let answerer = context.answerer()?;
+    let out = Shared::new(args.format);
+    let interrupt = &context.interrupt;
+    let shown = name(&args.file);
+    let pace = match args.pace {
+        Pace::File => feed::Pace::Unbounded,
+        Pace::Realtime => feed::Pace::RealTime,
+    };
+    let file = args.file.clone();
+    let feed = match Feed::start(
+        move || open_source(&file),
+        pace,
+        || interrupt.is_requested(),
+    ) {
+        Ok(feed) => feed,
+        Err(Some(error)) => return Err(CommandError::new(Exit::Input, &shown, error)),
+        Err(None) => return Ok(interrupt.requested().unwrap_or(Exit::Interrupted)),
+    };
+    let live = is_stdin(&args.file) || args.pace == Pace::Realtime;
+    let named = args.file.to_string_lossy();
+    let how = How {
+        name: &named,
+        channels: Channels::Mix,
+        // Somebody waits for the answer, however the sound comes.
+        settings: context.stream_settings(true, false),
+        mode: if live { Mode::Live } else { Mode::File },
+    };
+    let (ask, questions) = mpsc::sync_channel(WAITING);
+    let (told, turns) = mpsc::channel();
+    let talk = answerer.talk(Some(&args.system));
+    let replies = Replies {
+        answerer,
+        talk,
+        wish,
+        out: out.clone(),
+        cancel: Cancel::from(interrupt.flag()),
+        log: context.log(),
+        turns: told,
+    };
+    // Joined below, after its channel was closed.
+    let thread = std::thread::spawn(move || replies.serve(&questions));
+    let heard = listen(
+        feed,
+        &mut recogniser,
+        how,
+        || interrupt.is_requested(),
+        |news| {
+            let News::Event(Event::Final(last)) = news else {
+                return Ok(());
+            };
+            let text = last.text.trim().to_owned();
+            if text.is_empty() {
+                return Ok(());
+            }
+            last.record.path.handed_over = out.words(last.utterance, &text)?;
+            let question = Question {
+                text,
+                record: last.record.clone(),
+            };
+            // Closed only if the other side has failed, which is told by its end.
+            let _ = ask.send(question);
+            Ok::<_, OutputError>(())
+        },
+    );
+    drop(ask);
+    let ended = thread
+        .join()
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if args.timings {
+        aside(&output::table(&turns.try_iter().collect::<Vec<_>>()));
+    }
+    ended?;
+    match heard {
+        Ok(outcome) => {
+            let error = outcome.error.as_ref().map(ToString::to_string);
+            let wrong: Vec<String> = outcome.damage.into_iter().chain(error).collect();
+            if wrong.is_empty() {
+                return Ok(interrupt.requested().unwrap_or(Exit::Success));
+            }
+            report(&CommandError::new(Exit::Input, &shown, wrong.join("; ")));
+            Ok(Exit::Input)
+        }
+        Err(Stopped::Sound(error)) => Err(CommandError::new(Exit::Input, &shown, error)),
+        Err(Stopped::Model(error)) => Err(CommandError::from(error)),
+        Err(Stopped::Sink(error)) => Err(CommandError::from(error)),
+        Err(Stopped::Interrupted) => Ok(interrupt.requested().unwrap_or(Exit::Interrupted)),
+    }
+}
+
+/// What was said, and what hearing it has cost.
+struct Question {
+    text: String,
+    record: Record,
+}
+
+/// The answering side.
+struct Replies {
+    answerer: Answerer,
+    talk: Talk,
+    wish: Wish,
+    out: Shared,
+    cancel: Cancel,
+    log: Option<Log>,
+    turns: Sender<Turn>,
+}
+
+impl Replies {
+    /// Answers until nobody asks any more.
+    fn serve(mut self, questions: &Receiver<Question>) -> Result<(), CommandError> {
+        let result = self.answer_all(questions);
+        if let Some(log) = &self.log {
+            log.tell();
+        }
+        result
+    }
+
+    fn answer_all(&mut self, questions: &Receiver<Question>) -> Result<(), CommandError> {
+        while let Ok(question) = questions.recv() {
+            if self.cancel.is_cancelled() {
+                return Ok(());
+            }
+            let said = Said {
+                utterance: question.record.utterance,
+                text: &question.text,
+            };
+            let mut reply = self.out.begin(said);
+            let answer = if self.answerer.converses() {
+                self.answerer.answer(
+                    &mut self.talk,
+                    &question.text,
+                    &self.wish,
+                    &self.cancel,
+                    &mut |piece| reply.piece(piece, &self.cancel),
+                )
+            } else {
+                self.answerer
+                    .complete(&question.text, &self.wish, &self.cancel, &mut |piece| {
+                        reply.piece(piece, &self.cancel)
+                    })
+            };
+            reply.trouble()?;
+            let answer = answer?;
+            let turn = Turn::new(&question.record, self.answerer.names.clone(), answer.cost);
+            reply.end(&answer.text, &turn)?;
+            if let Some(log) = &mut self.log {
+                log.write(&turn);
+            }
+            // Nobody may want to know.
+            let _ = self.turns.send(turn);
+        }
+        Ok(())
+    }
+}
