@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs the system packages that a job needs and this machine lacks, and no others.
 #
-#   scripts/prepare.sh demo|test|peers
+#   scripts/prepare.sh demo|test|peers|language-peers
 #
 # A tool is asked whether it works, not whether a package is installed: compilers and Pythons also come from
 # elsewhere. Installs as root, through sudo where that may be (no password, or a person at the terminal), and
 # otherwise says what to type.
 set -euo pipefail
 
-job=${1:?usage: scripts/prepare.sh demo|test|peers}
+job=${1:?usage: scripts/prepare.sh demo|test|peers|language-peers}
 rust_floor=1.92 # rust-version in Cargo.toml
 
 works() { "$@" >/dev/null 2>&1; }
@@ -22,8 +22,14 @@ missing() {
     works python3 --version || echo python3
     # pip fetches wheels. Debian keeps it, and what `python3 -m venv` needs, in packages of their own.
     works python3 -m pip --version || echo python3-pip
-    if [ "$job" = peers ]; then
-        works python3 -c 'import ensurepip, venv' || echo python3-venv
+    case $job in
+        *peers) works python3 -c 'import ensurepip, venv' || echo python3-venv ;;
+    esac
+    if [ "$job" = language-peers ]; then
+        works c++ --version || echo g++ # llama.cpp
+    fi
+    if [ "$job" = demo ]; then
+        works espeak-ng --version || echo espeak-ng # asks the question
     fi
     if [ "$job" = test ]; then
         works ffmpeg -version || echo ffmpeg # makes the compressed recordings that the tests read

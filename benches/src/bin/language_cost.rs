@@ -1,6 +1,7 @@
 //! Our contestant in `benches/peers/language.py`: one prompt in a process of its own, greedy, the end of text ignored.
 //!
-//! `language_cost FOLDER PROMPT.json NEW THREADS` prints one JSON object: seconds of loading, of the first token
+//! `language_cost FOLDER tokens N` prints a prompt of N tokens for it, as JSON: the importer's calibration text, over and
+//! over. `language_cost FOLDER PROMPT.json NEW THREADS` prints one JSON object: seconds of loading, of the first token
 //! (TTFT) and of each after it (TPOT), the tokens, and the bytes of weights in the folder. ONNX Runtime is looked for as
 //! `firstword` does (ORT_DYLIB_PATH, then the store under FIRSTWORD_HOME or the cache folder).
 #![allow(clippy::unwrap_used)] // A measurement: what fails ends it.
@@ -13,6 +14,8 @@ use firstword::place::{Environment, Place};
 use firstword_models::Store;
 use firstword_models::language::decoder::{Capacity, Decoder, Logits, Wanted};
 use firstword_models::language::folder::LanguageFolder;
+use firstword_models::language::import::calibrate::TEXT;
+use firstword_models::language::tokenizer::{Special, Tokenizer};
 use firstword_targets::{Cpu, Search};
 
 /// Tokens of a prompt that go through the graph at once.
@@ -20,8 +23,19 @@ const CHUNK: usize = 128;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [folder, what, count] = arguments.as_slice()
+        && what == "tokens"
+    {
+        let tokenizer = Tokenizer::open(Path::new(folder)).unwrap();
+        let text = tokenizer.encode(TEXT, Special::Plain).unwrap();
+        let begin = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+        let tokens = begin.into_iter().chain(text.into_iter().cycle());
+        let tokens: Vec<u32> = tokens.take(count.parse().unwrap()).collect();
+        println!("{}", serde_json::json!(tokens));
+        return;
+    }
     let [folder, prompt, new, threads] = arguments.as_slice() else {
-        eprintln!("usage: language_cost FOLDER PROMPT.json NEW THREADS");
+        eprintln!("usage: language_cost FOLDER PROMPT.json NEW THREADS | FOLDER tokens N");
         std::process::exit(2);
     };
     let prompt: Vec<u32> = serde_json::from_slice(&std::fs::read(prompt).unwrap()).unwrap();
@@ -42,7 +56,8 @@ fn main() {
         slots: 1,
         window: prompt.len() + new,
     };
-    let mut decoder = Decoder::load(library, &Cpu::with_threads(threads), &folder, capacity).unwrap();
+    let mut decoder =
+        Decoder::load(library, &Cpu::with_threads(threads), &folder, capacity).unwrap();
     let load = begin.elapsed().as_secs_f64();
 
     // Warm, with a prompt that shares nothing with the measured one.
@@ -84,6 +99,8 @@ fn run(decoder: &mut Decoder, prompt: &[u32], new: usize) -> (Vec<f64>, Vec<u32>
 /// The most likely token, the first of several.
 fn best(logits: &Logits<'_>) -> u32 {
     let row = logits.row(0);
-    let at = (0..row.len()).rev().max_by(|&a, &b| row[a].total_cmp(&row[b]));
+    let at = (0..row.len())
+        .rev()
+        .max_by(|&a, &b| row[a].total_cmp(&row[b]));
     at.unwrap() as u32
 }
