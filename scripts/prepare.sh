@@ -22,7 +22,7 @@ missing() {
     works python3 --version || echo python3
     # pip fetches wheels. Debian keeps it, and what `python3 -m venv` needs, in packages of their own.
     works python3 -m pip --version || echo python3-pip
-    if [ "$job" = peers ]; then
+    if [ "$job" != demo ]; then
         works python3 -c 'import ensurepip, venv' || echo python3-venv
     fi
     if [ "$job" = test ]; then
