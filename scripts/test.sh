@@ -32,6 +32,10 @@ step "fetch models" scripts/pull.sh "$(scripts/target-folder.sh)/debug/firstword
 # Gemma comes under terms of Google's (https://ai.google.dev/gemma/terms), which whoever runs the tests accepts here, for
 # testing. The demo does not fetch it.
 step "fetch Gemma" "$(scripts/target-folder.sh)/debug/firstword" model pull gemma-3-270m --accept-licence
+# Where there is none for this machine, the tests that compare with it are skipped by name.
+step "fetch onnxruntime-genai" scripts/genai.sh "$folder/genai" || true
+FIRSTWORD_GENAI_PYTHON=$(cat "$folder/genai" 2>/dev/null || true)
+export FIRSTWORD_GENAI_PYTHON
 step "tests" scripts/run-tests.sh "$log" || status=1
 
 echo

@@ -3,10 +3,16 @@
 
 pub mod tiny;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use firstword_models::language::import::{Calibration, GraphFlavour, ImportRequest, Precision};
+use firstword_models::gguf::Gguf;
+use firstword_models::language::import::{
+    Calibration, GraphFlavour, ImportRequest, Precision, calibrate,
+};
+use firstword_models::language::tokenizer::{GgufTokenizer, Special};
 use firstword_targets::{Cpu, Library, Search};
 use ort::session::{Session, SessionInputValue};
 use ort::value::Tensor;
@@ -43,6 +49,36 @@ pub fn gguf(entry: &str) -> Option<PathBuf> {
         println!("skipped: no {entry} (run `firstword model pull {entry}`, or set FIRSTWORD_HOME)");
     }
     file
+}
+
+/// A catalogue entry imported with exact weights, once for each test binary, or `None` with a line that says why not.
+pub fn imported(entry: &str) -> Option<PathBuf> {
+    static MADE: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let source = gguf(entry)?;
+    // Cargo's folder for tests: the next run replaces what this one leaves.
+    let goal = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("models-{entry}"));
+    // Others wait until the import is there.
+    let mut made = MADE.lock().unwrap();
+    if made.insert(entry.to_owned()) {
+        let mut request = request(&source, &goal, Precision::Exact);
+        request.window = Some(1024);
+        request.replace = true;
+        request.tokenizer = &|metadata, folder| {
+            let parts = GgufTokenizer::from_metadata(metadata).unwrap();
+            parts.rebuild().unwrap().save(folder).unwrap();
+            Ok(())
+        };
+        import(&request);
+    }
+    Some(goal)
+}
+
+/// The calibration text in the tokens of a catalogue entry that is here.
+pub fn text_tokens(entry: &str) -> Vec<u32> {
+    let gguf = Gguf::open(&gguf(entry).unwrap()).unwrap();
+    let parts = GgufTokenizer::from_metadata(gguf.metadata()).unwrap();
+    let tokenizer = parts.rebuild().unwrap().tokenizer().unwrap();
+    tokenizer.encode(calibrate::TEXT, Special::Plain).unwrap()
 }
 
 /// A file of the shared goldens, or a line that says why not.

@@ -1,4 +1,4 @@
-//! Finds the real ONNX Runtime, and imported language models, for tests that need them.
+//! Finds the real ONNX Runtime for tests that need it.
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test's fixture")]
 
@@ -30,33 +30,6 @@ pub fn library() -> Option<&'static Library> {
         ..Search::default()
     };
     Some(search.load().unwrap())
-}
-
-/// The folder of a model that was imported under this name, or `None` with a line that says so.
-pub fn imported(name: &str) -> Option<PathBuf> {
-    let folder = store()?.join("imported").join(name);
-    if !folder.is_dir() {
-        println!("skipped: no imported model {name} (run `firstword model import … --as {name}`)");
-        return None;
-    }
-    Some(folder)
-}
-
-/// The folders of all imported models; none, with a line that says so, where there are none.
-pub fn imported_models() -> Vec<PathBuf> {
-    let entries = store().and_then(|root| root.join("imported").read_dir().ok());
-    let mut folders: Vec<PathBuf> = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.join("firstword.json").is_file())
-        .collect();
-    folders.sort();
-    if folders.is_empty() {
-        println!("skipped: no imported models (run `firstword model import`)");
-    }
-    folders
 }
 
 fn store() -> Option<PathBuf> {

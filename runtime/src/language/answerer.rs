@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use firstword_models::language::constraint::{Constraint, ConstraintError, Vocabulary};
-use firstword_models::language::decoder::{Capacity, Decoder, DecoderError, Logits, Slot, Wanted};
+use firstword_models::language::decoder::{
+    Capacity, Counts, Decoder, DecoderError, Logits, Slot, Wanted,
+};
 use firstword_models::language::folder::{FolderError, LanguageFolder};
 use firstword_models::language::sampling::Sampling;
 use firstword_models::language::template::{Message, Rendering, Role, Template, TemplateError};
@@ -164,6 +166,12 @@ impl Answerer {
     #[must_use]
     pub fn window(&self) -> usize {
         self.generator.model().window()
+    }
+
+    /// What the model did so far; for tests and measurements.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.generator.model().0.counts()
     }
 
     /// A conversation that begins with this instruction.
