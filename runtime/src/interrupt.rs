@@ -77,6 +77,20 @@ impl Interrupt {
     }
 }
 
+/// Runs `work` and gives SIGINT back to whom it belonged before: the line editor takes it over when it is made (its
+/// feature `signal-hook`, which does not, loses what is pasted), and Ctrl-C would not stop a reply.
+pub fn keeping_sigint<T>(work: impl FnOnce() -> T) -> T {
+    let mut before = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: with a null action nothing is changed, and the present one is written to `before`.
+    let known = unsafe { libc::sigaction(SIGINT, std::ptr::null(), before.as_mut_ptr()) } == 0;
+    let done = work();
+    if known {
+        // SAFETY: `before` was written by the call above, and describes a handler that is still there.
+        unsafe { libc::sigaction(SIGINT, before.as_ptr(), std::ptr::null_mut()) };
+    }
+    done
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

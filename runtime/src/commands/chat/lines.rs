@@ -12,7 +12,7 @@ use rustix::termios::{self, OptionalActions, Termios};
 use rustyline::error::ReadlineError;
 
 use crate::exit::Exit;
-use crate::interrupt::Interrupt;
+use crate::interrupt::{Interrupt, keeping_sigint};
 
 /// The longest line, in bytes.
 const LONGEST: usize = 1 << 20;
@@ -94,7 +94,7 @@ impl Lines {
 }
 
 fn edit(asked: &Receiver<()>, give: &Sender<Line>) {
-    let mut editor = match rustyline::DefaultEditor::new() {
+    let mut editor = match keeping_sigint(rustyline::DefaultEditor::new) {
         Ok(editor) => editor,
         Err(error) => {
             let _ = give.send(Line::Failed(error.to_string()));
