@@ -14,6 +14,7 @@ use std::process::{Command, Output, Stdio};
 
 use heard::demo_clip;
 use program::{FORWARD, Home, assert_heard, complaints, objects, shared_clip, text};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn command(home: &Home, model: &Path) -> Command {
@@ -171,7 +172,11 @@ fn ctrl_c_and_a_reader_who_goes_away_end_it() {
     let (Some((home, model)), Some(clip)) = (found(), demo_clip("beckett.wav")) else {
         return;
     };
-    for (signal, code) in [(Some("-INT"), 130), (Some("-TERM"), 143), (None, 141)] {
+    for (signal, code) in [
+        (Some(Signal::INT), 130),
+        (Some(Signal::TERM), 143),
+        (None, 141),
+    ] {
         let mut command = command(&home, &model);
         let mut child = command
             .args(["--pace", "realtime"])
@@ -183,9 +188,7 @@ fn ctrl_c_and_a_reader_who_goes_away_end_it() {
         out.read_line(&mut words).unwrap();
         assert!(words.starts_with("> "), "{words:?}");
         if let Some(signal) = signal {
-            let id = child.id().to_string();
-            let kill = Command::new("kill").args([signal, &id]).status().unwrap();
-            assert!(kill.success());
+            kill_process(Pid::from_child(&child), signal).unwrap();
             out.read_to_string(&mut words).unwrap();
             assert!(words.ends_with('\n'), "{words:?}");
         } else {
