@@ -3,6 +3,7 @@
 #
 #   FIRSTWORD_SHARED   folder of shared recordings and goldens [default: ../shared beside the checkout]
 #   FIRSTWORD_NO_SKIP  1: a skipped test is a failure
+#   XDG_CACHE_HOME     onnxruntime-genai, which some tests compare with, is made once in firstword/peers below it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -8,11 +8,13 @@ mod program;
 mod score;
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use heard::demo_clip;
 use program::{FORWARD, Home, assert_heard, complaints, objects, shared_clip, text};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn command(home: &Home, model: &Path) -> Command {
@@ -141,6 +143,60 @@ fn sound_from_standard_input_is_answered() {
     let words = said.lines().next().unwrap().strip_prefix("> ").unwrap();
     assert_heard(FORWARD, words);
     assert!(said.lines().count() >= 2, "{said}");
+}
+
+#[test]
+fn a_conversation_that_outgrows_the_window_begins_anew_and_goes_on() {
+    let (Some((home, model)), Some(clip)) = (found(), demo_clip("two_cities.wav")) else {
+        return;
+    };
+    let mut command = command(&home, &model);
+    command.arg("--format=json").arg(clip);
+    // Room for about two of its sentences with their replies.
+    let output = command
+        .env("FIRSTWORD_LANGUAGE_WINDOW", "130")
+        .output()
+        .unwrap();
+    let said = complaints(&output, 0);
+    assert!(
+        !said.is_empty() && said.iter().all(|line| line.contains("begins anew")),
+        "{said:?}"
+    );
+    let lines = objects(&text(&output.stdout));
+    let turns = lines.iter().filter(|line| line["type"] == "turn").count();
+    assert!(turns > 3 && turns * 2 == lines.len(), "{lines:#?}");
+}
+
+#[test]
+fn ctrl_c_and_a_reader_who_goes_away_end_it() {
+    let (Some((home, model)), Some(clip)) = (found(), demo_clip("beckett.wav")) else {
+        return;
+    };
+    for (signal, code) in [
+        (Some(Signal::INT), 130),
+        (Some(Signal::TERM), 143),
+        (None, 141),
+    ] {
+        let mut command = command(&home, &model);
+        let mut child = command
+            .args(["--pace", "realtime"])
+            .arg(&clip)
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut words = String::new();
+        out.read_line(&mut words).unwrap();
+        assert!(words.starts_with("> "), "{words:?}");
+        if let Some(signal) = signal {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            out.read_to_string(&mut words).unwrap();
+            assert!(words.ends_with('\n'), "{words:?}");
+        } else {
+            drop(out);
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(complaints(&output, code), Vec::<String>::new());
+    }
 }
 
 #[test]

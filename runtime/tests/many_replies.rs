@@ -72,7 +72,7 @@ fn two_hundred_replies_cost_no_more_memory_and_no_more_steps() {
             .map(|w| format!("w{}", w * n))
             .collect();
         let text = words.join(" ");
-        let prompt: String = text.chars().take(length(n, 8, 80)).collect();
+        let prompt: String = text.chars().take(length(n, 8, 60)).collect();
         let wish = Wish {
             max_tokens: length(n, 1, 12),
             ..Wish::default()

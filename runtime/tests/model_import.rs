@@ -10,10 +10,11 @@ mod score;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use program::{Home, complaints, text};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn import<A: AsRef<OsStr>>(home: &Home, arguments: impl IntoIterator<Item = A>) -> Output {
     let mut command = home.firstword();
@@ -93,9 +94,7 @@ fn ctrl_c_in_the_middle_leaves_nothing() {
     while entries(&folder).is_empty() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    let id = child.id().to_string();
-    let kill = Command::new("kill").args(["-INT", &id]).status().unwrap();
-    assert!(kill.success());
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = complaints(&output, 130);
     assert!(said[0].contains("stopped"), "{said:?}");
@@ -104,7 +103,25 @@ fn ctrl_c_in_the_middle_leaves_nothing() {
 }
 
 #[test]
-fn an_import_is_listed_used_and_replaced_by_the_next_one() {
+fn ctrl_c_while_a_model_is_imported_for_its_first_use_ends_the_program() {
+    let (Some(home), Some(_)) = (Home::new(), imported::weights()) else {
+        return;
+    };
+    let child = home.firstword().args(["chat", "Hello"]).spawn().unwrap();
+    let folder = home.path("imported");
+    while entries(&folder).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = complaints(&output, 130);
+    assert!(said.len() == 1 && said[0].contains("stopped"), "{said:?}");
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(entries(&folder), Vec::<String>::new());
+}
+
+#[test]
+fn an_import_is_used_and_replaced_by_the_next_one() {
     let (Some(home), Some(weights)) = (Home::new(), imported::weights()) else {
         return;
     };

@@ -29,7 +29,10 @@ pub(super) fn weights_in(folder: &Path) -> Option<PathBuf> {
     files.into_iter().next()
 }
 
-/// Imports a file under a name with the defaults.
+/// What is said where a signal stopped an import.
+const STOPPED: &str = "the import was stopped; nothing of it is left";
+
+/// Imports a file under a name with the defaults. A signal that stops it is an error here: whoever asked needs the model.
 pub(super) fn by_default(
     context: &Context,
     store: &Store,
@@ -43,7 +46,15 @@ pub(super) fn by_default(
         flavour: FlavourArg::Fused,
         into: None,
     };
-    one(&args, context, store, gguf, model).map(drop)
+    match one(&args, context, store, gguf, model)? {
+        Some(_) => Ok(()),
+        None => Err(CommandError::new(stopped_by(context), "", STOPPED)),
+    }
+}
+
+/// How the program ends after a signal.
+fn stopped_by(context: &Context) -> Exit {
+    context.interrupt.requested().unwrap_or(Exit::Interrupted)
 }
 
 /// Runs `model import`.
@@ -70,7 +81,10 @@ pub fn run(args: &ModelImportArgs, context: &Context, store: &Store) -> Result<E
             Writer::stdout().put(&summary(&manifest, &goal, &how))?;
             Ok(Exit::Success)
         }
-        None => Ok(context.interrupt.requested().unwrap_or(Exit::Interrupted)),
+        None => {
+            say(STOPPED);
+            Ok(stopped_by(context))
+        }
     }
 }
 
@@ -160,10 +174,7 @@ fn one(
     drop(bar);
     match result {
         Ok(manifest) => Ok(Some((manifest, goal))),
-        Err(ImportError::Cancelled) => {
-            say("the import was stopped; nothing of it is left");
-            Ok(None)
-        }
+        Err(ImportError::Cancelled) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

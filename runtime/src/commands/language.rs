@@ -15,7 +15,7 @@ use crate::cli::LanguageArgs;
 use crate::exit::{CommandError, Exit, say};
 use crate::language::answerer::{AnswerError, Answerer, Load, Wish};
 use crate::language::generator::RunError;
-use crate::language::request::GenerateError;
+use crate::language::request::{GenerateError, Refused};
 use crate::log::Log;
 
 /// Sequences whose cache is kept: the conversation at hand, and the beginnings of others.
@@ -164,6 +164,7 @@ impl From<AnswerError> for CommandError {
             }
             // The conversation does not suit the model, or the model's window.
             AnswerError::Template(_) | AnswerError::Constraint(_) => Exit::Input,
+            AnswerError::Run(RunError::Refused(Refused::Sampling(_))) => Exit::Usage,
             AnswerError::Run(RunError::Refused(_)) => Exit::Input,
             AnswerError::Run(RunError::Failed(GenerateError::Constraint(_))) => Exit::Input,
             AnswerError::Run(RunError::Failed(_)) => Exit::OnnxRuntime,

@@ -13,7 +13,7 @@ use super::Context;
 use super::language::wish;
 use super::transcribe::open_source;
 use crate::cli::{ListenArgs, Pace, is_stdin};
-use crate::exit::{CommandError, Exit, aside, name, report};
+use crate::exit::{CommandError, Exit, aside, name, report, say};
 use crate::language::answerer::{Answerer, Talk, Wish};
 use crate::language::request::Cancel;
 use crate::log::Log;
@@ -161,19 +161,30 @@ impl Replies {
                 text: &question.text,
             };
             let mut reply = self.out.begin(said);
-            let answer = if self.answerer.converses() {
-                self.answerer.answer(
-                    &mut self.talk,
-                    &question.text,
-                    &self.wish,
-                    &self.cancel,
-                    &mut |piece| reply.piece(piece, &self.cancel),
-                )
+            let Self {
+                answerer,
+                talk,
+                wish,
+                cancel,
+                ..
+            } = self;
+            let mut show = |piece: &str| reply.piece(piece, cancel);
+            let answer = if answerer.converses() {
+                match answerer.answer(talk, &question.text, wish, cancel, &mut show) {
+                    // Nobody is there to shorten it: what is said now matters more than what was said before.
+                    Err(error) if error.is_too_long() && talk.messages().len() > 1 => {
+                        say(&format!(
+                            "the conversation no longer fits into the window of {} tokens and begins anew; \
+                             language.window widens it",
+                            answerer.window()
+                        ));
+                        talk.reset();
+                        answerer.answer(talk, &question.text, wish, cancel, &mut show)
+                    }
+                    answer => answer,
+                }
             } else {
-                self.answerer
-                    .complete(&question.text, &self.wish, &self.cancel, &mut |piece| {
-                        reply.piece(piece, &self.cancel)
-                    })
+                answerer.complete(&question.text, wish, cancel, &mut show)
             };
             reply.trouble()?;
             let answer = answer?;

@@ -17,7 +17,7 @@ use firstword_targets::{Cpu, Library, Target};
 
 use super::conversation::Conversation;
 use super::generator::{Generator, Options, RunError};
-use super::request::{Cancel, Reply, Request, Stop, Text};
+use super::request::{Cancel, Refused, Reply, Request, Stop, Text};
 use super::steps::{Rows, Steps};
 use crate::record;
 
@@ -66,6 +66,17 @@ pub enum AnswerError {
     /// The request was refused, or failed on its way.
     #[error(transparent)]
     Run(#[from] RunError),
+}
+
+impl AnswerError {
+    /// Whether the conversation, or the text, leaves no room for a reply in the window.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(RunError::Refused(Refused::PromptTooLong { .. }))
+        )
+    }
 }
 
 /// A loaded language model.
