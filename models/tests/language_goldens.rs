@@ -1,10 +1,11 @@
 //! Tiny models of random weights, imported with float weights, give the logits that Hugging Face transformers gave
-//! (goldens; `tools/tiny_goldens.py` beside them made them): windows, caps, and both lists of a LongRoPE.
+//! (goldens; `tools/tiny_goldens.py` beside them made them) in both flavours: windows, caps, both lists of a LongRoPE.
 #![allow(clippy::unwrap_used)] // A test, helpers included.
 
 mod language;
 
 use firstword_models::gguf::Writer;
+use firstword_models::language::decoder::{Decoder, Wanted};
 use firstword_models::language::import::Precision;
 use language::{Fused, tiny};
 
@@ -14,6 +15,7 @@ const LARGEST: f32 = 1e-4;
 struct Tiny {
     arrays: tiny::Arrays,
     model: Fused,
+    plain: Decoder,
     _folder: tempfile::TempDir,
 }
 
@@ -35,9 +37,12 @@ fn import(
     tiny::write(&source, writer, &arrays, architecture == "gemma2", more);
     let manifest = language::import(&language::request(&source, &goal, Precision::Float));
     let shape = [manifest.layers, manifest.kv_heads, manifest.head_dim];
+    let plain = folder.path().join("plain");
+    let window = context as usize;
     Some(Tiny {
         arrays,
-        model: Fused::new(library, &goal, shape, context as usize),
+        plain: language::plain(library, &source, &plain, Precision::Float, window),
+        model: Fused::new(library, &goal, shape, window),
         _folder: folder,
     })
 }
@@ -47,8 +52,9 @@ impl Tiny {
     fn check(&mut self, pieces: &[usize]) {
         let ids: Vec<i64> = self.arrays.get("ids").1.iter().map(|&v| v as i64).collect();
         let expected = &self.arrays.get("logits").1;
-        let (mut at, mut found) = (0, Vec::new());
         let whole = ids.len();
+        let (mut at, mut found, mut plain) = (0, Vec::new(), Vec::new());
+        let slot = self.plain.open().unwrap();
         self.model.length = 0;
         for &piece in pieces.iter().chain([&whole]) {
             let piece = &ids[at..(at + piece).min(whole)];
@@ -57,13 +63,21 @@ impl Tiny {
             }
             let rows: Vec<i64> = (0..piece.len() as i64).collect();
             found.extend(self.model.run(piece, Some(&rows)));
+            let tokens: Vec<u32> = piece.iter().map(|&id| id as u32).collect();
+            let rows: Vec<usize> = (0..piece.len()).collect();
+            let wanted = Wanted::Rows(&rows);
+            let logits = self.plain.prefill(slot, &tokens, whole, wanted).unwrap();
+            (0..logits.rows()).for_each(|row| plain.extend_from_slice(logits.row(row)));
             at += piece.len();
         }
-        assert_eq!(found.len(), expected.len());
-        let pairs = found.iter().zip(expected);
-        let largest = pairs.fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
-        println!("largest difference {largest}");
-        assert!(largest <= LARGEST, "{largest}");
+        self.plain.close(slot);
+        for (flavour, found) in [("fused", found), ("plain", plain)] {
+            assert_eq!(found.len(), expected.len(), "{flavour}");
+            let pairs = found.iter().zip(expected);
+            let largest = pairs.fold(0.0f32, |most, (a, b)| most.max((a - b).abs()));
+            println!("{flavour}: largest difference {largest}");
+            assert!(largest <= LARGEST, "{flavour}: {largest}");
+        }
     }
 }
 

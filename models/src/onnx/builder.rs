@@ -423,12 +423,17 @@ impl Builder {
             domain: domain.to_owned(),
             version,
         };
+        let mut opsets = vec![opset("", self.opset)];
+        // Readers that know standard operators only may refuse a graph that names others.
+        if self.graph.node.iter().any(|node| node.domain == CONTRIB) {
+            opsets.push(opset(CONTRIB, 1));
+        }
         Ok(Model {
             // The first IR versions with opsets 19 and 21; ONNX Runtime 1.18 reads both.
             ir_version: if self.opset < 21 { 9 } else { 10 },
             producer_name: "firstword".to_owned(),
             graph: Some(self.graph),
-            opset_import: vec![opset("", self.opset), opset(CONTRIB, 1)],
+            opset_import: opsets,
             metadata_props: self.properties,
         }
         .encode_to_vec())

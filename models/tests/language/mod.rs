@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use firstword_models::gguf::Gguf;
+use firstword_models::language::decoder::{Capacity, Decoder};
+use firstword_models::language::folder::{LanguageFolder, Layout};
 use firstword_models::language::import::{
     Calibration, GraphFlavour, ImportRequest, Precision, calibrate,
 };
@@ -129,6 +131,28 @@ pub fn import(request: &ImportRequest<'_>) -> firstword_models::language::import
     firstword_models::language::import::import(request, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
+/// An import in flavour `plain`, ready to run one sequence.
+pub fn plain(
+    library: &Library,
+    source: &Path,
+    goal: &Path,
+    precision: Precision,
+    window: usize,
+) -> Decoder {
+    let mut request = request(source, goal, precision);
+    request.flavour = GraphFlavour::Plain;
+    request.window = Some(window);
+    // A folder without one is refused.
+    request.tokenizer = &|_, folder| {
+        std::fs::write(folder.join("tokenizer.json"), "{}").map_err(|error| error.to_string())
+    };
+    import(&request);
+    let folder = LanguageFolder::open(goal).unwrap();
+    assert_eq!(folder.layout, Layout::Rows);
+    let capacity = Capacity { slots: 1, window };
+    Decoder::load(library, &Cpu::default(), &folder, capacity).unwrap()
+}
+
 /// One sequence on a graph of flavour `fused`, with its cache.
 pub struct Fused {
     session: Session,
@@ -237,13 +261,32 @@ pub fn compare(
     request.window = Some(512);
     request.calibration = calibration;
     let manifest = import(&request);
-    let golden: Value = serde_json::from_slice(&std::fs::read(golden).unwrap()).unwrap();
+    let golden = json(&golden);
     let ids: Vec<i64> = serde_json::from_value(golden["ids"].clone()).unwrap();
     let shape = [manifest.layers, manifest.kv_heads, manifest.head_dim];
     let mut model = Fused::new(library, &goal, shape, 512);
     let rows: Vec<i64> = (0..ids.len() as i64).collect();
     let logits = model.run(&ids, Some(&rows));
     let rows: Vec<&[f32]> = logits.chunks(manifest.vocabulary).collect();
+    let measured = measure(&golden, &rows);
+    println!(
+        "{entry} {}: KL, top-1, perplexity ratio {measured:?}",
+        precision.name()
+    );
+    if let Some(quality) = &manifest.quality {
+        println!("{quality:?}");
+    }
+    Some(measured)
+}
+
+/// A file's contents.
+pub fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// What [`compare`] says, of the logits of all tokens of a golden.
+pub fn measure(golden: &Value, rows: &[&[f32]]) -> [f64; 3] {
+    let ids: Vec<i64> = serde_json::from_value(golden["ids"].clone()).unwrap();
     assert_eq!(rows.len(), ids.len());
     let (mut kl, mut same, mut nll) = (0.0, 0.0, 0.0);
     for (position, row) in rows.iter().enumerate() {
@@ -274,17 +317,9 @@ pub fn compare(
         }
     }
     let perplexity = (nll / (ids.len() - 1) as f64).exp();
-    let measured = [
+    [
         kl / ids.len() as f64,
         same / ids.len() as f64,
         perplexity / golden["perplexity"].as_f64().unwrap(),
-    ];
-    println!(
-        "{entry} {}: KL, top-1, perplexity ratio {measured:?}",
-        precision.name()
-    );
-    if let Some(quality) = &manifest.quality {
-        println!("{quality:?}");
-    }
-    Some(measured)
+    ]
 }

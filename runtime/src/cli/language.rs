@@ -156,9 +156,9 @@ pub struct ModelImportArgs {
     /// The model's name from then on [default: the file's name without its ending]
     #[arg(long = "as", value_name = "NAME")]
     pub name: Option<String>,
-    /// Precision of the weights
-    #[arg(long, value_name = "PRECISION", default_value = "fast")]
-    pub quant: Quant,
+    /// Precision of the weights [default: fast; exact in the form plain, which has no other]
+    #[arg(long, value_name = "PRECISION")]
+    pub quant: Option<Quant>,
     /// Form of the graph: fused for the CPU and CUDA, plain for OpenVINO and TensorRT
     #[arg(long, value_name = "FLAVOUR", default_value = "fused")]
     pub flavour: FlavourArg,

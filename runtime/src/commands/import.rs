@@ -42,7 +42,7 @@ pub(super) fn by_default(
     let args = ModelImportArgs {
         file: gguf.to_owned(),
         name: Some(model.to_owned()),
-        quant: Quant::Fast,
+        quant: None,
         flavour: FlavourArg::Fused,
         into: None,
     };
@@ -120,7 +120,12 @@ fn one(
     file: &Path,
     model: &str,
 ) -> Result<Option<(Manifest, PathBuf)>, CommandError> {
-    let precision = match args.quant {
+    // `plain` leaves the rounding of activations to its providers.
+    let by_flavour = match args.flavour {
+        FlavourArg::Fused => Quant::Fast,
+        FlavourArg::Plain => Quant::Exact,
+    };
+    let precision = match args.quant.unwrap_or(by_flavour) {
         Quant::Exact => Precision::Exact,
         Quant::Balanced => Precision::Balanced,
         Quant::Fast => Precision::Fast,
@@ -153,7 +158,8 @@ fn one(
         name: Some(model.to_owned()),
         precision,
         flavour: match args.flavour {
-            FlavourArg::Fused | FlavourArg::Plain => GraphFlavour::Fused,
+            FlavourArg::Fused => GraphFlavour::Fused,
+            FlavourArg::Plain => GraphFlavour::Plain,
         },
         window: None,
         // What the user names is not overwritten; in the store, an import takes the place of the one before.

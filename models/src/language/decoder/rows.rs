@@ -40,6 +40,7 @@ pub(super) struct Rows {
     mask_name: CString,
     local_name: Option<CString>,
     rows_name: Option<CString>,
+    total_name: Option<CString>,
     logits_name: CString,
     past_names: Vec<CString>,
     new_names: Vec<CString>,
@@ -53,6 +54,7 @@ pub(super) struct Rows {
     ids: Buffer<i64>,
     positions: Buffer<i64>,
     rows: Buffer<i64>,
+    rope_total: Buffer<i64>,
     mask: Buffer<f32>,
     local_mask: Buffer<f32>,
 }
@@ -97,6 +99,7 @@ impl Rows {
             mask_name: named(&signature.additive_mask, "attn_mask")?,
             local_name: optional(&signature.additive_mask_local)?,
             rows_name: optional(&signature.logit_rows)?,
+            total_name: optional(&signature.rope_total)?,
             logits_name: c_name(&signature.logits)?,
             past_names,
             new_names,
@@ -116,6 +119,7 @@ impl Rows {
             ids: Buffer::zeroed(capacity.window)?,
             positions: Buffer::zeroed(capacity.window)?,
             rows: Buffer::zeroed(capacity.window)?,
+            rope_total: Buffer::zeroed(1)?,
             mask: Buffer::zeroed(0)?,
             local_mask: Buffer::zeroed(0)?,
         })
@@ -188,6 +192,7 @@ impl Rows {
             self.ids.as_mut_slice()[at] = i64::from(token);
             self.positions.as_mut_slice()[at] = (chunk.past + at) as i64;
         }
+        self.rope_total.as_mut_slice()[0] = chunk.end as i64;
         let (host, binding) = (&self.host, &mut self.binding);
         let sizes = [1, tokens as i64];
         binding.input(&self.ids_name, &self.ids.tensor(host, 0, &sizes)?)?;
@@ -214,6 +219,9 @@ impl Rows {
         }
         if let Some(name) = &self.rows_name {
             binding.input(name, &self.rows.tensor(host, 0, &[logits as i64])?)?;
+        }
+        if let Some(name) = &self.total_name {
+            binding.input(name, &self.rope_total.tensor(host, 0, &[1])?)?;
         }
         binding.output(
             &self.logits_name,

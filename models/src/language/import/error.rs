@@ -40,6 +40,16 @@ pub enum ImportError {
         /// One line.
         said: String,
     },
+    /// The flavour has no such precision.
+    #[error(
+        "flavour {flavour} has no precision {found}: expected exact; its providers round activations themselves, if told"
+    )]
+    Precision {
+        /// The flavour.
+        flavour: &'static str,
+        /// What was asked for.
+        found: &'static str,
+    },
     /// A window that the model was not made for.
     #[error("window: expected 1 to {most} tokens, what the model was made for, found {found}")]
     Window {

@@ -4,7 +4,7 @@
 //! FOLDER/model.onnx            the graph
 //! FOLDER/model.onnx.data       its weights, every tensor on a page border
 //! FOLDER/tokenizer.json …      the tokenizer, as Hugging Face's libraries read it
-//! FOLDER/genai_config.json     what onnxruntime-genai wants to know
+//! FOLDER/genai_config.json     what onnxruntime-genai wants to know (flavour `fused`)
 //! FOLDER/firstword.json        where all this came from: [`Manifest`]
 //! ```
 //!
@@ -31,7 +31,8 @@ pub use manifest::{Manifest, Quality, Rope, Source};
 
 use super::architecture::Description;
 use super::lower::{
-    self, Exact, Fast, Flavour, Float, Fused, Lowering, Reading, Recipe, Smoothing,
+    self, Exact, Fast, Flavour, Float, Fused, Lowering, Plain, Reading, Recipe, Smoothing,
+    Symmetric,
 };
 use crate::gguf::{Gguf, Metadata};
 use crate::onnx::{Builder, DataFile};
@@ -107,23 +108,40 @@ impl FromStr for Precision {
 pub enum GraphFlavour {
     /// ONNX Runtime's own operators, for its CPU and CUDA providers.
     Fused,
+    /// Standard operators, for OpenVINO and TensorRT.
+    Plain,
 }
 
 impl GraphFlavour {
     /// Those that `--flavour` takes.
-    pub const ALL: [Self; 1] = [Self::Fused];
+    pub const ALL: [Self; 2] = [Self::Fused, Self::Plain];
 
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Fused => "fused",
+            Self::Plain => "plain",
         }
     }
 
     fn operators(self) -> Box<dyn Flavour> {
         match self {
             Self::Fused => Box::new(Fused::default()),
+            Self::Plain => Box::new(Plain::default()),
+        }
+    }
+
+    /// How weights of a precision are laid down in these operators. `plain` leaves it to its providers whether
+    /// activations are rounded: it has no `balanced` and no `fast`.
+    fn recipe(self, precision: Precision) -> Result<Box<dyn Recipe>, ImportError> {
+        match (self, precision) {
+            (Self::Plain, Precision::Exact) => Ok(Box::new(Symmetric)),
+            (Self::Plain, Precision::Balanced | Precision::Fast) => Err(ImportError::Precision {
+                flavour: self.name(),
+                found: precision.name(),
+            }),
+            (Self::Fused, _) | (Self::Plain, Precision::Float) => Ok(precision.recipe()),
         }
     }
 }
@@ -178,7 +196,7 @@ pub struct Progress {
 
 /// Imports a model. `progress` is told about every quarter of a megabyte, and stops the import by breaking.
 ///
-/// Memory in use does not grow with the model, but for the scales of its largest matrix.
+/// Memory in use does not grow with the model, but for the scales of its largest matrix, and all its codes in `plain`.
 ///
 /// # Errors
 ///
@@ -192,10 +210,10 @@ pub fn import(
             goal: request.goal.clone(),
         });
     }
+    let recipe = request.flavour.recipe(request.precision)?;
     let gguf = Gguf::open(&request.source)?;
     let description = Description::read(gguf.metadata(), &gguf)?;
     let window = window(request, &description)?;
-    let recipe = request.precision.recipe();
     room::check(request, &description, &gguf, recipe.as_ref(), window)?;
 
     let bytes: u64 = gguf.parts().map(|(_, bytes)| bytes).sum();
@@ -245,8 +263,11 @@ pub fn import(
     let mut manifest = Manifest::of(request, gguf.metadata(), &description, source, window)?;
     manifest.quality = calibrated.map(|calibrated| calibrated.quality);
     folder.write(MANIFEST, &manifest.to_bytes())?;
-    let config = genai::config(&description, &manifest);
-    folder.write("genai_config.json", &config)?;
+    // onnxruntime-genai knows no graph that leaves the cache to its caller.
+    if request.flavour == GraphFlavour::Fused {
+        let config = genai::config(&description, &manifest);
+        folder.write("genai_config.json", &config)?;
+    }
     if tell(total).is_break() {
         return Err(ImportError::Cancelled);
     }

@@ -30,6 +30,8 @@ pub fn check(
         .iter()
         .map(|rope| rope.dimensions * 2 * 4 * window)
         .sum();
+    let embedding = (description.vocabulary * description.width) as f64;
+    let weights = weights + embedding * recipe.bytes_per_embedded();
     let needed = weights as u64 + tables as u64 + AROUND / 4;
     let parent = request
         .goal
@@ -47,12 +49,11 @@ pub fn check(
             });
         }
     }
-    // Scales and zeros of the largest matrix: five bytes for 32 weights.
     let largest = tensors
         .map(|t| (t.rows() * t.columns()) as u64)
         .max()
         .unwrap_or(0);
-    let needed = AROUND + largest / 32 * 5 + 2 * tables as u64;
+    let needed = AROUND + (largest as f64 * recipe.held_per_weight()) as u64 + 2 * tables as u64;
     match available() {
         Some(free) if free < needed => Err(ImportError::Memory {
             needed: needed.div_ceil(MEGABYTE),

@@ -47,6 +47,9 @@ pub trait Flavour {
 
     /// Of `x` `[B, S, width]` the rows whose logits are wanted: `[B, R, width]`.
     fn wanted(&mut self, g: &mut Builder, x: &Value) -> Value;
+
+    /// What the graph says of R.
+    fn rows(&self) -> Size;
 }
 
 /// Writes the whole decoder into `g`.
@@ -132,9 +135,8 @@ impl Walk<'_> {
         }
         let named = self.g.named("logits");
         self.g.op_to("Identity", &[&logits], &[&named], &[]);
-        // One row is what onnxruntime-genai has to read here to expect no more of a whole prompt. ONNX Runtime gives as
-        // many as were asked for; where that is not 1 and they are fetched, it warns.
-        let shape = [Size::Named("B"), Size::Is(1), Size::Is(d.vocabulary)];
+        let rows = self.flavour.rows();
+        let shape = [Size::Named("B"), rows, Size::Is(d.vocabulary)];
         self.g.output(&named, Element::F32, &shape);
         Ok(())
     }

@@ -194,6 +194,12 @@ impl Flavour for Fused {
     fn wanted(&mut self, g: &mut Builder, x: &Value) -> Value {
         g.op("Gather", &[x, &self.shared().logit_rows], &[int("axis", 1)])
     }
+
+    fn rows(&self) -> Size {
+        // One row is what onnxruntime-genai has to read here to expect no more of a whole prompt. ONNX Runtime gives as
+        // many as were asked for; where that is not 1 and they are fetched, it warns.
+        Is(1)
+    }
 }
 
 impl Fused {

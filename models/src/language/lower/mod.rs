@@ -10,9 +10,11 @@ mod fast;
 mod float;
 mod fused;
 mod nbits;
+mod plain;
 mod recipe;
 pub mod smoothing;
 mod stage;
+mod symmetric;
 mod weight;
 
 use std::collections::HashMap;
@@ -23,8 +25,10 @@ pub use fast::Fast;
 pub use float::Float;
 pub use fused::Fused;
 pub use nbits::{Exact, Packed, embedding, multiply, pack};
+pub use plain::Plain;
 pub use recipe::{Place, Product, Recipe, Role};
 pub use stage::{Stage, stage};
+pub use symmetric::Symmetric;
 pub use weight::{Reading, Weight};
 
 use super::architecture::Description;

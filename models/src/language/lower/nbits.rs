@@ -178,7 +178,7 @@ fn way(weight: &Weight<'_>) -> Way {
 }
 
 /// Bits and codes to a block of these weights laid down together, in blocks of `largest` at most.
-fn form(weights: &[Weight<'_>], largest: usize) -> (usize, usize) {
+pub(super) fn form(weights: &[Weight<'_>], largest: usize) -> (usize, usize) {
     if (weights.iter()).all(|w| w.kind() == Kind::Q4_0 && w.has_codes()) {
         return (4, BLOCK);
     }
@@ -401,7 +401,7 @@ fn stretch(scale: f32, minimum: f32, most: u8) -> Option<(u8, u8)> {
 }
 
 /// A step; 1 where there is nothing to tell apart.
-fn step(range: f32, steps: f32) -> f32 {
+pub(super) fn step(range: f32, steps: f32) -> f32 {
     let step = range / steps;
     if step.is_normal() { step } else { 1.0 }
 }

@@ -58,6 +58,16 @@ pub trait Recipe {
     /// At most so many bytes are laid down for each weight that is stored as `kind`.
     fn bytes_per_weight(&self, kind: Kind) -> f64;
 
+    /// So many bytes are laid down beside those for each weight of the embedding.
+    fn bytes_per_embedded(&self) -> f64 {
+        0.0
+    }
+
+    /// So many bytes of memory are taken for each weight of the largest matrix: by default a scale and a zero for 32.
+    fn held_per_weight(&self) -> f64 {
+        5.0 / 32.0
+    }
+
     /// `input · weightᵀ` for each of `weights`: `[…, columns]` to `[…, rows]`. What is prepared of the input (its
     /// quantised form) is made once here and shared. `joined` says that the products are taken side by side at no
     /// cost; apart, they are split, which costs a copy.

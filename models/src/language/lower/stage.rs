@@ -144,6 +144,10 @@ impl Flavour for Summed {
     fn wanted(&mut self, g: &mut Builder, x: &Value) -> Value {
         self.fused.wanted(g, x)
     }
+
+    fn rows(&self) -> Size {
+        self.fused.rows()
+    }
 }
 
 /// A recipe whose products' inputs are remembered.
