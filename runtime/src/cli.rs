@@ -11,8 +11,7 @@ use firstword_audio::raw::Sample;
 mod language;
 
 pub use language::{
-    ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, ModelSynthArgs,
-    Quant, SynthFormat, SynthModel,
+    ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, Quant,
 };
 
 use crate::config::{Override, settings_help};

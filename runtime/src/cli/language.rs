@@ -1,4 +1,4 @@
-//! What can be typed for language models: `chat`, `listen`, `model import`, `model synth`.
+//! What can be typed for language models: `chat`, `listen`, `model import`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -138,12 +138,16 @@ pub struct LanguageArgs {
 #[command(after_help = "\
 Writes a folder that onnxruntime-genai reads as well: model.onnx with its weights in
 one file beside it, tokenizer.json, genai_config.json, and firstword.json, which says
-where it came from and how well it was measured to agree with the exact weights.
+where it came from and how well it was measured to agree with the exact weights. (In
+the form plain there is no genai_config.json: onnxruntime-genai does not run that.)
 
 Precisions:
   exact     the file's own numbers, or as near as ONNX Runtime's operators allow
-  balanced  8 bits; the parts that suffer most keep exact weights
-  fast      8 bits for weights and activations; the default
+  balanced  as fast, with 16 bits for the inputs that suffer most (those of each
+            layer's last product)
+  fast      8 bits for weights and their inputs; the default
+
+The form plain has exact only.
 
 Examples:
   firstword model import Llama-3.2-1B-Instruct-Q4_K_M.gguf
@@ -172,9 +176,9 @@ pub struct ModelImportArgs {
 pub enum Quant {
     /// The file's own numbers
     Exact,
-    /// 8 bits, the most sensitive parts exact
+    /// 8 bits, 16 for the most sensitive inputs
     Balanced,
-    /// 8 bits for weights and activations
+    /// 8 bits for weights and their inputs
     Fast,
 }
 
@@ -185,45 +189,4 @@ pub enum FlavourArg {
     Fused,
     /// Standard operators
     Plain,
-}
-
-/// Arguments of `firstword model synth`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-The weights are random: the model says nonsense. It is as large and as fast as the
-real one, so that a device can be measured before its weights are there.
-
-Examples:
-  firstword model synth phi3-mini
-  firstword model synth phi3-mini --format gguf --into phi3-mini-random.gguf")]
-pub struct ModelSynthArgs {
-    /// Which model: phi3-mini
-    #[arg(value_name = "MODEL")]
-    pub model: SynthModel,
-    /// A model folder, or a GGUF file
-    #[arg(long, value_name = "FORMAT", default_value = "folder")]
-    pub format: SynthFormat,
-    /// Precision of the weights of a folder
-    #[arg(long, value_name = "PRECISION", default_value = "fast")]
-    pub quant: Quant,
-    /// Write it here [default: the store; a GGUF: the working folder]
-    #[arg(long, value_name = "PATH")]
-    pub into: Option<PathBuf>,
-}
-
-/// A model whose sizes are known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SynthModel {
-    /// Phi-3-mini-4k: 3.8 billion weights
-    #[value(name = "phi3-mini")]
-    Phi3Mini,
-}
-
-/// What is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SynthFormat {
-    /// A model folder
-    Folder,
-    /// A GGUF file with Q4_0 weights
-    Gguf,
 }

@@ -9,11 +9,11 @@ use std::io::{self, IsTerminal, Read};
 use super::Context;
 use super::language::wish;
 use crate::cli::ChatArgs;
-use crate::exit::{CommandError, Exit, aside, drives_terminal, say};
+use crate::exit::{CommandError, Exit, aside, say};
 use crate::language::answerer::{Answer, Answerer, Talk, Wish};
 use crate::language::request::Cancel;
 use crate::log::Log;
-use crate::output::{OutputError, Writer};
+use crate::output::{OutputError, Writer, tame};
 use crate::record::{Finish, Request};
 use lines::{Line, Lines};
 
@@ -245,11 +245,4 @@ fn read_prompt(prompt: &OsStr) -> Result<String, CommandError> {
         ));
     }
     Ok(text)
-}
-
-/// Without characters that would drive a terminal; line breaks and tabs stay.
-fn tame(text: &str) -> String {
-    text.chars()
-        .filter(|&c| c == '\n' || c == '\t' || !drives_terminal(c))
-        .collect()
 }

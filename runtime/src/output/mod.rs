@@ -21,7 +21,7 @@ pub use text::Text;
 
 use crate::cli::{Format, TranscribeArgs, is_stdin};
 use crate::config::plain;
-use crate::exit::{CommandError, Exit, name};
+use crate::exit::{CommandError, Exit, drives_terminal, name};
 use crate::speech::transcript::Event;
 
 /// What a sink has to know of the stream that an event belongs to.
@@ -219,6 +219,13 @@ fn refuse_input_as_output(output: &Path, args: &TranscribeArgs) -> Result<(), Co
         return Err(CommandError::new(Exit::Usage, name(output), reason));
     }
     Ok(())
+}
+
+/// Text of a language model, fit for a terminal: without characters that would drive it; line breaks and tabs stay.
+pub(crate) fn tame(text: &str) -> String {
+    text.chars()
+        .filter(|&c| c == '\n' || c == '\t' || !drives_terminal(c))
+        .collect()
 }
 
 /// Text of a model, fit for a line: control characters (a byte-fallback token can be one) become spaces.

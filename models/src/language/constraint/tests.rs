@@ -1,3 +1,5 @@
+//! Answers under a schema: what may come next, where the answer may end, and that no schema panics or fills the memory.
+
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -1,3 +1,5 @@
+//! The choice of a token held against formulas and published random numbers; bad logits and parameters are errors, no panics.
+
 use proptest::prelude::*;
 use serde_json::Value;
 

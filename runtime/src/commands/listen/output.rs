@@ -8,9 +8,8 @@ use firstword_audio::clock::Stamp;
 use serde::Serialize;
 
 use crate::cli::ListenFormat;
-use crate::exit::drives_terminal;
 use crate::language::request::Cancel;
-use crate::output::{OutputError, Writer};
+use crate::output::{OutputError, Writer, tame};
 use crate::record::Turn;
 
 /// Standard output, shared.
@@ -173,13 +172,6 @@ fn line(object: &impl Serialize) -> Result<String, OutputError> {
         .map_err(|error| OutputError::new("JSON", io::Error::other(error)))?;
     text.push('\n');
     Ok(text)
-}
-
-/// Without characters that would drive a terminal; line breaks and tabs stay.
-pub fn tame(text: &str) -> String {
-    text.chars()
-        .filter(|&c| c == '\n' || c == '\t' || !drives_terminal(c))
-        .collect()
 }
 
 /// Where the time of each turn went: one row for each stage, one column for each turn.
