@@ -1,12 +1,12 @@
 //! The values of every block format are those of the `gguf` Python package, bit for bit.
 
 use std::iter;
-use std::path::{Path, PathBuf};
 
 use firstword_models::gguf::blocks::{self, Blocks, Offset};
 use firstword_models::gguf::{Gguf, Kind};
 
 use crate::fixture::{bits, digest, digest_of, noise};
+use crate::place;
 
 /// From `tests/gguf/blocks.py` (gguf 0.19.0): for 16 blocks of noise, the first four values' bits and the digest of
 /// all values.
@@ -183,10 +183,11 @@ fn floats_are_packed_as_the_python_package_packs_them() {
 /// A tensor's name, how many of its rows, and their digest.
 type Rows = (&'static str, usize, u64);
 
-/// Models of the store that are known: the file's bytes, and from `tests/gguf/blocks.py FILE` the digest of a
+/// Entries of the catalogue: name, the file's bytes, and from `tests/gguf/blocks.py FILE` the digest of a
 /// tensor's first rows.
-const KNOWN: [(u64, &[Rows]); 2] = [
+const KNOWN: [(&str, u64, &[Rows]); 2] = [
     (
+        "smollm2-135m-instruct",
         98_362_432, // SmolLM2-135M-Instruct.Q4_1.gguf
         &[
             ("token_embd.weight", 5, 0x47769ef0667fe783), // Q8_0
@@ -195,6 +196,7 @@ const KNOWN: [(u64, &[Rows]); 2] = [
         ],
     ),
     (
+        "gemma-3-270m",
         253_113_024, // gemma-3-270m Q4_K_M
         &[
             ("output_norm.weight", 1, 0x11c22e7acf60d9d7),  // F32
@@ -208,45 +210,20 @@ const KNOWN: [(u64, &[Rows]); 2] = [
 
 #[test]
 fn real_files_have_the_values_of_the_python_package() {
-    let root = std::env::var_os("FIRSTWORD_HOME")
-        .map(PathBuf::from)
-        .unwrap_or_default();
-    let mut folders = vec![(root, 0)];
-    let mut found = 0;
-    while let Some((folder, depth)) = folders.pop() {
-        for path in folder
-            .read_dir()
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-        {
-            if path.is_dir() && depth < 3 {
-                folders.push((path, depth + 1));
-            } else if path
-                .extension()
-                .is_some_and(|extension| extension == "gguf")
-            {
-                found += usize::from(agrees(&path));
-            }
+    for &(entry, bytes, tensors) in &KNOWN {
+        let Some(path) = place::gguf(entry) else {
+            println!(
+                "skipped: no {entry} (run `firstword model pull {entry}`, or set FIRSTWORD_HOME)"
+            );
+            continue;
+        };
+        assert_eq!(path.metadata().unwrap().len(), bytes, "{}", path.display());
+        let model = Gguf::open(&path).unwrap();
+        for &(name, rows, expected) in tensors {
+            let tensor = model.tensor(name).unwrap();
+            let mut values: Vec<f32> = iter::repeat_n(0.0, rows * tensor.columns()).collect();
+            tensor.dequantise(0..rows, &mut values).unwrap();
+            assert_eq!(digest_of(&values), expected, "{entry} {name}");
         }
     }
-    if found == 0 {
-        println!("skipped: no known GGUF file under FIRSTWORD_HOME");
-    }
-}
-
-fn agrees(path: &Path) -> bool {
-    let bytes = path.metadata().unwrap().len();
-    let Some((_, tensors)) = KNOWN.iter().find(|(known, _)| *known == bytes) else {
-        return false;
-    };
-    let model = Gguf::open(path).unwrap();
-    for &(name, rows, expected) in *tensors {
-        let tensor = model.tensor(name).unwrap();
-        let mut values: Vec<f32> = iter::repeat_n(0.0, rows * tensor.columns()).collect();
-        tensor.dequantise(0..rows, &mut values).unwrap();
-        assert_eq!(digest_of(&values), expected, "{} {name}", path.display());
-    }
-    true
 }

@@ -6,6 +6,8 @@ mod blocks;
 mod counting;
 mod damage;
 mod fixture;
+#[path = "../place/mod.rs"]
+mod place;
 mod read;
 mod split;
 mod write;

@@ -1,6 +1,8 @@
 //! Finds the real library, GGUF files and goldens for tests of language models, imports, and runs graphs.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+#[path = "../place/mod.rs"]
+mod place;
 pub mod tiny;
 
 use std::collections::BTreeSet;
@@ -22,10 +24,15 @@ use serde_json::Value;
 
 /// ONNX Runtime, or a line that says why not.
 pub fn library() -> Option<&'static Library> {
-    let folder = root().join("lib").read_dir().ok().and_then(|entries| {
-        let folders = entries.flatten().map(|entry| entry.path());
-        folders.filter(|path| path.is_dir()).max()
-    });
+    let folder = place::store()
+        .unwrap_or_default()
+        .join("lib")
+        .read_dir()
+        .ok()
+        .and_then(|entries| {
+            let folders = entries.flatten().map(|entry| entry.path());
+            folders.filter(|path| path.is_dir()).max()
+        });
     let Some(folder) = folder else {
         println!("skipped: no ONNX Runtime (run `firstword model pull`, or set FIRSTWORD_HOME)");
         return None;
@@ -33,7 +40,7 @@ pub fn library() -> Option<&'static Library> {
     let search = Search {
         environment: ["FIRSTWORD_TEST_ORT", "ORT_DYLIB_PATH"]
             .into_iter()
-            .find_map(set),
+            .find_map(place::set),
         cache: Some(folder),
         ..Search::default()
     };
@@ -42,11 +49,7 @@ pub fn library() -> Option<&'static Library> {
 
 /// The GGUF file of a catalogue entry, or a line that says why not.
 pub fn gguf(entry: &str) -> Option<PathBuf> {
-    let files = root().join("models").join(entry).read_dir().ok();
-    let file = files.and_then(|files| {
-        let mut paths = files.flatten().map(|file| file.path());
-        paths.find(|path| path.extension().is_some_and(|end| end == "gguf"))
-    });
+    let file = place::gguf(entry);
     if file.is_none() {
         println!("skipped: no {entry} (run `firstword model pull {entry}`, or set FIRSTWORD_HOME)");
     }
@@ -86,7 +89,7 @@ pub fn text_tokens(entry: &str) -> Vec<u32> {
 /// A file of the shared goldens, or a line that says why not.
 pub fn golden(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
-    let path = set("FIRSTWORD_SHARED")
+    let path = place::set("FIRSTWORD_SHARED")
         .unwrap_or(beside)
         .join("goldens")
         .join(name);
@@ -95,19 +98,6 @@ pub fn golden(name: &str) -> Option<PathBuf> {
         return None;
     }
     Some(path)
-}
-
-fn root() -> PathBuf {
-    set("FIRSTWORD_HOME")
-        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("firstword")))
-        .or_else(|| set("HOME").map(|home| home.join(".cache/firstword")))
-        .unwrap_or_default()
-}
-
-fn set(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
 }
 
 /// An import of `source` to `goal` without a tokenizer.

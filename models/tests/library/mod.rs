@@ -2,9 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test's fixture")]
 
-use std::path::PathBuf;
+#[path = "../place/mod.rs"]
+mod place;
 
 use firstword_targets::{Library, Search};
+use place::{set, store};
 
 /// The library that `FIRSTWORD_TEST_ORT` or `ORT_DYLIB_PATH` names, or that of the store. `None`, with a
 /// line that says so, where there is none.
@@ -30,16 +32,4 @@ pub fn library() -> Option<&'static Library> {
         ..Search::default()
     };
     Some(search.load().unwrap())
-}
-
-fn store() -> Option<PathBuf> {
-    set("FIRSTWORD_HOME")
-        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("firstword")))
-        .or_else(|| set("HOME").map(|home| home.join(".cache/firstword")))
-}
-
-fn set(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
 }

@@ -1,5 +1,8 @@
 //! Finds the real library, model and recordings for tests that need them.
 
+#[path = "../place/mod.rs"]
+mod place;
+
 use std::path::{Path, PathBuf};
 
 use firstword_audio::{Channels, Conditioner, open};
@@ -18,7 +21,7 @@ pub struct Real {
 impl Real {
     /// `None`, with a line that says so, where something is missing.
     pub fn find() -> Option<Self> {
-        let root = cache().unwrap_or_default();
+        let root = place::store().unwrap_or_default();
         let models = root.join("models");
         let (model, clips) = (models.join("moonshine-tiny-en"), models.join("demo-clips"));
         let library = root.join("lib").read_dir().ok().and_then(|entries| {
@@ -33,7 +36,7 @@ impl Real {
         let search = Search {
             environment: ["FIRSTWORD_TEST_ORT", "ORT_DYLIB_PATH"]
                 .into_iter()
-                .find_map(set),
+                .find_map(place::set),
             cache: Some(folder),
             ..Search::default()
         };
@@ -60,16 +63,4 @@ fn samples(path: &Path) -> Vec<f32> {
     }
     out.extend_from_slice(conditioner.finish().unwrap());
     out
-}
-
-fn cache() -> Option<PathBuf> {
-    set("FIRSTWORD_HOME")
-        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("firstword")))
-        .or_else(|| set("HOME").map(|home| home.join(".cache/firstword")))
-}
-
-fn set(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
 }

@@ -1,6 +1,9 @@
 //! The vocabularies of the catalogue's language models, from the GGUF files in the store.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+#[path = "../place/mod.rs"]
+mod place;
+
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +36,7 @@ pub fn all() -> impl Iterator<Item = &'static Vocabulary> {
 }
 
 fn open(name: &str) -> Option<Vocabulary> {
-    let Some(path) = gguf(name) else {
+    let Some(path) = place::gguf(name) else {
         println!(
             "skipped: no GGUF file of {name} in the store; run `firstword model pull {name}` or set FIRSTWORD_HOME"
         );
@@ -48,24 +51,6 @@ fn open(name: &str) -> Option<Vocabulary> {
         rebuilt,
         tokenizer,
     })
-}
-
-fn gguf(name: &str) -> Option<PathBuf> {
-    let root = set("FIRSTWORD_HOME")
-        .or_else(|| set("XDG_CACHE_HOME").map(|cache| cache.join("firstword")))
-        .or_else(|| set("HOME").map(|home| home.join(".cache/firstword")))?;
-    let files = std::fs::read_dir(root.join("models").join(name)).ok()?;
-    let mut paths = files.flatten().map(|file| file.path());
-    paths.find(|path| {
-        path.extension()
-            .is_some_and(|extension| extension == "gguf")
-    })
-}
-
-fn set(variable: &str) -> Option<PathBuf> {
-    std::env::var_os(variable)
-        .filter(|path| !path.is_empty())
-        .map(PathBuf::from)
 }
 
 /// A golden of the shared folder; `None` (and a line) if it is not here.
