@@ -253,3 +253,15 @@ fn shown(tokenizer: &Tokenizer, text: &str) -> String {
     }
     text
 }
+
+#[test]
+fn a_broken_tokenizer_is_named_with_its_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tokenizer.json");
+    std::fs::write(&path, b"{").expect("writable");
+    let said = Tokenizer::open(folder.path())
+        .expect_err("no JSON")
+        .to_string();
+    assert!(said.contains(&path.display().to_string()), "{said}");
+    assert!(!said.contains('\n'), "{said}");
+}
