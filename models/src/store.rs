@@ -25,11 +25,13 @@ mod error;
 pub(crate) mod hash;
 mod manifest;
 mod pull;
+mod remove;
 mod terms;
 mod unpack;
 
 pub use error::StoreError;
 pub use pull::{Outcome, Progress, PullOptions};
+pub use remove::Held;
 
 pub(crate) use manifest::Stamp;
 pub(crate) use pull::place;

@@ -188,6 +188,8 @@ pub enum ModelAction {
     Import(ModelImportArgs),
     /// Check files in the store against their SHA-256 sums
     Verify(ModelVerifyArgs),
+    /// Remove models from the store
+    Remove(ModelRemoveArgs),
 }
 
 /// Arguments of `firstword model list`.
@@ -263,6 +265,24 @@ pub struct ModelVerifyArgs {
     pub names: Vec<String>,
 }
 
+/// Arguments of `firstword model remove`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Removes what was pulled, imported or fetched from an address under these names, and
+nothing outside the store. Terms that were accepted stay accepted.
+
+Examples:
+  firstword model remove phi3
+  firstword model remove --yes gemma-3-270m")]
+pub struct ModelRemoveArgs {
+    /// Names that `firstword model list` shows, or that models were imported under
+    #[arg(value_name = "NAME", required = true)]
+    pub names: Vec<String>,
+    /// Do not ask [default: asked on a terminal, refused elsewhere]
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
 /// Arguments of `firstword config`.
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
@@ -295,7 +315,15 @@ impl Cli {
     /// # Errors
     /// clap's error; `--help` and `--version` are errors to clap, too.
     pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = command().try_get_matches_from(arguments)?;
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let matches = command()
+            .try_get_matches_from(&arguments)
+            .or_else(|error| {
+                // Tried only where the line is refused as it is: no line that means something changes its meaning.
+                let again = hyphen_prompt(&arguments).filter(|_| error.use_stderr());
+                let read = again.map(|again| command().try_get_matches_from(again));
+                read.and_then(Result::ok).ok_or(error)
+            })?;
         Self::from_arg_matches(&matches)
     }
 
@@ -348,6 +376,24 @@ impl Cli {
         }
         overrides
     }
+}
+
+/// The arguments with a prompt of `chat` that begins with a hyphen (`-5 + 3`) behind `--`, where it can be nothing else:
+/// no flag has white space in its name.
+fn hyphen_prompt(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    arguments.iter().position(|argument| argument == "chat")?;
+    if arguments.iter().any(|argument| argument == "--") {
+        return None;
+    }
+    let at = arguments.iter().position(|argument| {
+        let text = argument.to_string_lossy();
+        let name = text.split('=').next().unwrap_or_default();
+        name.starts_with('-') && name.contains(char::is_whitespace)
+    })?;
+    let mut moved = arguments.to_vec();
+    let prompt = moved.remove(at);
+    moved.extend(["--".into(), prompt]);
+    Some(moved)
 }
 
 impl TranscribeArgs {
@@ -469,6 +515,41 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         command().debug_assert();
+    }
+
+    fn prompt(line: &[&str]) -> Option<String> {
+        match read(line).ok()?.command {
+            Command::Chat(chat) => Some(chat.prompt?.into_string().unwrap()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_prompt_may_begin_with_a_hyphen_and_flags_stay_flags() {
+        assert_eq!(prompt(&["chat", "-5 + 3"]).unwrap(), "-5 + 3");
+        assert_eq!(prompt(&["chat", "-5"]).unwrap(), "-5");
+        assert_eq!(prompt(&["chat", "-"]).unwrap(), "-");
+        assert_eq!(
+            prompt(&["chat", "--stats", "- milk\n- eggs", "--seed", "3"]).unwrap(),
+            "- milk\n- eggs"
+        );
+        assert_eq!(prompt(&["chat", "--", "-x"]).unwrap(), "-x");
+        let cli = read(&["chat", "-5 + 3", "--stats", "--temperature", "-1"]).unwrap();
+        let Command::Chat(chat) = cli.command else {
+            panic!("not a chat");
+        };
+        assert!(chat.stats);
+        assert_eq!(chat.language.temperature, Some(-1.0));
+        // What may be a mistyped flag is refused.
+        for line in [
+            &["chat", "--temprature", "1"][..],
+            &["chat", "-x"],
+            &["chat", "--system=be nice", "--raw"],
+            &["chat", "-5 + 3", "and more"],
+            &["transcribe", "- x"],
+        ] {
+            assert!(read(line).is_err(), "{line:?}");
+        }
     }
 
     #[test]

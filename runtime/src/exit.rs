@@ -25,6 +25,8 @@ pub enum Exit {
     Output = 6,
     /// The terms of a model were not accepted; nothing of it was fetched.
     Terms = 7,
+    /// JSON was asked for, and the reply was cut before it was complete; what there was of it has been printed.
+    Incomplete = 8,
     /// Stopped by Ctrl-C (SIGINT); what was final by then has been printed.
     Interrupted = 130,
     /// The reader of standard output went away (broken pipe). Nothing is said about it.
@@ -57,6 +59,10 @@ pub const EXITS: &[(Exit, &str)] = &[
     (
         Exit::Terms,
         "the terms of a model have to be accepted first; nothing of it was fetched",
+    ),
+    (
+        Exit::Incomplete,
+        "a reply in JSON was cut before it was complete; what there was of it has been printed",
     ),
     (
         Exit::Interrupted,
@@ -95,16 +101,17 @@ impl Exit {
     const fn weight(self) -> u8 {
         match self {
             Self::Success => 0,
-            Self::Input => 1,
-            Self::Network => 2,
-            Self::Model => 3,
-            Self::OnnxRuntime => 4,
-            Self::Usage => 5,
-            Self::Terms => 6,
-            Self::Output => 7,
-            Self::Interrupted => 8,
-            Self::Terminated => 9,
-            Self::PipeClosed => 10,
+            Self::Incomplete => 1,
+            Self::Input => 2,
+            Self::Network => 3,
+            Self::Model => 4,
+            Self::OnnxRuntime => 5,
+            Self::Usage => 6,
+            Self::Terms => 7,
+            Self::Output => 8,
+            Self::Interrupted => 9,
+            Self::Terminated => 10,
+            Self::PipeClosed => 11,
         }
     }
 }
@@ -230,6 +237,6 @@ mod tests {
     #[test]
     fn the_table_is_sorted_and_names_every_code_once() {
         let codes: Vec<u8> = EXITS.iter().map(|(exit, _)| exit.code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 130, 141, 143]);
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7, 8, 130, 141, 143]);
     }
 }

@@ -381,3 +381,54 @@ fn the_model_is_found_by_its_folder_whatever_the_store_holds() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(chat.last_record()["model"], "smollm2");
 }
+
+#[test]
+fn flags_that_make_no_sense_are_refused_by_their_names_before_anything_is_loaded() {
+    // There is no model in this home, and no library: neither is looked for.
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("q.wav"), b"").unwrap();
+    for (flag, value) in [
+        ("--temperature", "-1"),
+        ("--top-p", "0"),
+        ("--min-p", "1.5"),
+        ("--repetition-penalty", "0"),
+        ("--presence-penalty", "inf"),
+    ] {
+        for command in [["chat", "hello"], ["listen", "q.wav"]] {
+            let output = Command::new(env!("CARGO_BIN_EXE_firstword"))
+                .env_clear()
+                .env("FIRSTWORD_HOME", home.path())
+                .current_dir(home.path())
+                .args(command)
+                .args([flag, value])
+                .output()
+                .unwrap();
+            let said = complaints(&output, 2);
+            assert_eq!(said.len(), 1, "{said:?}");
+            assert!(said[0].contains(&format!("{flag}: expected ")), "{said:?}");
+        }
+    }
+}
+
+#[test]
+fn json_that_is_cut_is_said_and_ends_with_a_code_of_its_own() {
+    let Some(chat) = Chat::new() else { return };
+    let schema = r#"{"type": "object", "properties": {"names": {"type": "array", "minItems": 40,
+        "items": {"type": "string", "minLength": 5}}}, "required": ["names"], "additionalProperties": false}"#;
+    let schema = chat.home.file("schema.json", schema);
+    let output = chat.run([
+        "--max-tokens".as_ref(),
+        "9".as_ref(),
+        "--json-schema".as_ref(),
+        schema.as_os_str(),
+        "Forty names".as_ref(),
+    ]);
+    let said = complaints(&output, 8);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].contains("incomplete") && said[0].contains("9 tokens"),
+        "{said:?}"
+    );
+    assert!(text(&output.stdout).starts_with("{\"names\""));
+    assert_eq!(chat.last_record()["finish"], "length");
+}

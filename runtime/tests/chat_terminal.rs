@@ -6,76 +6,10 @@ mod heard;
 mod imported;
 mod program;
 mod score;
-
-use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
+mod terminal;
 
 use program::Home;
-
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// `firstword chat` on a terminal of its own.
-struct Terminal {
-    child: Child,
-    screen: Receiver<Vec<u8>>,
-    seen: String,
-}
-
-impl Terminal {
-    fn start(home: &Home, line: &str) -> Option<Self> {
-        let mut command = Command::new("script");
-        command
-            .args(["--quiet", "--return", "--command", line, "/dev/null"])
-            .env("FIRSTWORD_HOME", home.path(""))
-            .env("TERM", "xterm")
-            .env("SHELL", "/bin/sh")
-            .current_dir(home.path(""))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = match command.spawn() {
-            Ok(child) => child,
-            Err(error) => {
-                println!("skipped: script (util-linux): {error}");
-                return None;
-            }
-        };
-        let mut out = child.stdout.take().unwrap();
-        let (give, screen) = mpsc::channel();
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(read @ 1..) = out.read(&mut buffer) {
-                if give.send(buffer[..read].to_vec()).is_err() {
-                    break;
-                }
-            }
-        });
-        Some(Self {
-            child,
-            screen,
-            seen: String::new(),
-        })
-    }
-
-    /// Waits until this is written, and forgets all up to its end.
-    fn wait_for(&mut self, text: &str) {
-        while !self.seen.contains(text) {
-            let more = self.screen.recv_timeout(PATIENCE);
-            let more = more.unwrap_or_else(|_| panic!("no {text:?} in {:?}", self.seen));
-            self.seen.push_str(&String::from_utf8_lossy(&more));
-        }
-        let end = self.seen.find(text).unwrap() + text.len();
-        self.seen.drain(..end);
-    }
-
-    fn type_keys(&mut self, keys: &str) {
-        let keyboard = self.child.stdin.as_mut().unwrap();
-        keyboard.write_all(keys.as_bytes()).unwrap();
-        keyboard.flush().unwrap();
-    }
-}
+use terminal::Terminal;
 
 #[test]
 fn ctrl_c_stops_a_reply_and_keeps_the_conversation() {
@@ -88,7 +22,7 @@ fn ctrl_c_stops_a_reply_and_keeps_the_conversation() {
         "exec {program} chat --max-tokens 4000 --model {}",
         model.display()
     );
-    let Some(mut terminal) = Terminal::start(&home, &line) else {
+    let Some(mut terminal) = Terminal::start(&home.path(""), &line) else {
         return;
     };
     terminal.wait_for("> ");

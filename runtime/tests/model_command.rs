@@ -293,3 +293,42 @@ fn ctrl_c_ends_a_pull_and_leaves_no_model_behind() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!home.path().join("models").exists());
 }
+
+#[test]
+fn remove_takes_all_that_a_name_stands_for_and_says_the_bytes() {
+    let home = tempfile::tempdir().unwrap();
+    for (file, bytes) in [
+        ("models/gemma-3-270m/weights.gguf", 1000),
+        ("imported/gemma-3-270m/model.onnx", 23),
+        ("imported/mine/model.onnx", 5),
+    ] {
+        let path = home.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, vec![0; bytes]).unwrap();
+    }
+    let remove = |arguments: &[&str]| {
+        let mut command = model(home.path());
+        command.arg("remove").args(arguments).output().unwrap()
+    };
+    // Nobody can be asked, and one of two names is wrong: nothing goes.
+    let said = refused(&remove(&["mine"]), 2);
+    assert!(said.contains("--yes"), "{said}");
+    let said = refused(&remove(&["--yes", "mine", "gemma"]), 3);
+    assert!(said.contains("the store has: gemma-3-270m, mine"), "{said}");
+    for outside in ["../models", "..", "imported/mine", ""] {
+        refused(&remove(&["--yes", outside]), 3);
+    }
+    assert!(home.path().join("imported/mine/model.onnx").exists());
+
+    let output = remove(&["--yes", "gemma-3-270m"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        "gemma-3-270m: removed, 1023 bytes freed\n"
+    );
+    assert!(!home.path().join("models/gemma-3-270m").exists());
+    assert!(!home.path().join("imported/gemma-3-270m").exists());
+    assert!(home.path().join("imported/mine/model.onnx").exists());
+    let said = refused(&remove(&["--yes", "gemma-3-270m"]), 3);
+    assert!(said.contains("the store has: mine"), "{said}");
+}

@@ -1,6 +1,11 @@
 //! What our decoder adds to ONNX Runtime: milliseconds per step of [`Decoder::decode`] against a bare
-//! loop of calls on the same graph with everything bound beforehand and no logic, in turns; then the
+//! loop of calls on the same session with everything bound beforehand and no logic, in turns; then the
 //! tokens per second of a batch of 4 against one sequence, and the prefill of a prompt in chunks.
+//!
+//! The bare loop has the same prompt in a cache of its own, and must give the same logits bit by bit: the work
+//! is the same. It runs on the decoder's session because two sessions of one graph differ among themselves: each
+//! has its weights elsewhere in memory, and of two bare loops on two sessions, either is up to a tenth slower, for
+//! as long as the process lives. That control is measured and printed as well.
 //!
 //! `cargo run --release -p firstword-benches --bin lm_loop -- FOLDER [prompt] [steps] [rounds]`, pinned
 //! to one core (`taskset -c 1`) where others work too; the library is found as the tests find it.
@@ -14,7 +19,7 @@ use std::time::Duration;
 
 use firstword_models::language::decoder::{Capacity, Decoder, Slot, Wanted};
 use firstword_models::language::folder::{LanguageFolder, Layout};
-use firstword_targets::{Cpu, Library};
+use firstword_targets::Cpu;
 use ort::memory::Allocator;
 use ort::session::{IoBinding, Session};
 use ort::value::Tensor;
@@ -25,7 +30,6 @@ const CHUNK: usize = 128;
 
 /// The same graph with its tensors bound, and nothing else.
 struct Bare {
-    session: Session,
     binding: IoBinding,
     prompt: usize,
     ids: Tensor<i64>,
@@ -35,17 +39,14 @@ struct Bare {
 }
 
 impl Bare {
-    /// With the keys and values of a prompt of zeros of this length: a step costs the same whatever they are.
+    /// With the prompt of [`prefill`] in its cache.
     fn new(
-        library: &Library,
-        cpu: &Cpu,
+        session: &mut Session,
         folder: &LanguageFolder,
         window: usize,
         prompt: usize,
         steps: usize,
     ) -> Self {
-        let cpu = cpu.clone().for_changing_shapes();
-        let session = cpu.session(library, &folder.graph).unwrap();
         let mut binding = session.create_binding().unwrap();
         let (signature, shape) = (&folder.signature, &folder.shape);
         let allocator = Allocator::default();
@@ -54,7 +55,7 @@ impl Bare {
                 let size = [1, shape.kv_heads, window, shape.head_dim];
                 // Kept alive by the binding, as input and as output.
                 let mut cache = Tensor::<f32>::new(&allocator, size).unwrap();
-                cache.extract_tensor_mut().1.fill(0.1);
+                cache.extract_tensor_mut().1.fill(0.0);
                 binding.bind_input(&layer.past[part], &cache).unwrap();
                 binding.bind_output(&layer.present[part], cache).unwrap();
             }
@@ -67,24 +68,44 @@ impl Bare {
         }
         let logits = Tensor::<f32>::new(&allocator, [1, 1, shape.vocabulary]).unwrap();
         binding.bind_output(&signature.logits, logits).unwrap();
+        let name = signature.attention_mask.clone().unwrap();
         let mask = |total: usize| Tensor::from_array(([1, total], vec![1_i64; total])).unwrap();
+        let mut past = 0;
+        for chunk in prompt_tokens(prompt).chunks(CHUNK) {
+            past += chunk.len();
+            let chunk: Vec<i64> = chunk.iter().map(|&token| i64::from(token)).collect();
+            let chunk = Tensor::from_array(([1, chunk.len()], chunk)).unwrap();
+            binding.bind_input(&signature.input_ids, &chunk).unwrap();
+            binding.bind_input(&name, &mask(past)).unwrap();
+            raw_run(session, &binding);
+        }
+        binding.bind_input(&signature.input_ids, &ids).unwrap();
         Self {
             masks: (1..=steps).map(|step| mask(prompt + step)).collect(),
-            name: signature.attention_mask.clone().unwrap(),
-            session,
+            name,
             binding,
             prompt,
             ids,
         }
     }
 
-    fn step(&mut self, step: usize) {
+    fn step(&mut self, session: &mut Session, step: usize) {
         // The id is written in place, the mask of this length bound.
         self.ids.extract_tensor_mut().1[0] = (self.prompt + step) as i64;
         self.binding
             .bind_input(&self.name, &self.masks[step])
             .unwrap();
-        raw_run(&mut self.session, &self.binding);
+        raw_run(session, &self.binding);
+    }
+
+    /// The logits of the last step.
+    fn logits(&mut self, session: &mut Session, name: &str) -> Vec<f32> {
+        let outputs = session.run_binding(&self.binding).unwrap();
+        outputs[name]
+            .try_extract_tensor::<f32>()
+            .unwrap()
+            .1
+            .to_vec()
     }
 }
 
@@ -116,8 +137,12 @@ fn mean_of_lower_half(times: &mut [Duration]) -> f64 {
     half.iter().sum::<Duration>().as_secs_f64() * 1e3 / half.len() as f64
 }
 
+fn prompt_tokens(prompt: usize) -> Vec<u32> {
+    (0..prompt as u32).map(|at| 100 + at * 37 % 1000).collect()
+}
+
 fn prefill(decoder: &mut Decoder, slot: Slot, prompt: usize) -> Duration {
-    let tokens: Vec<u32> = (0..prompt as u32).map(|at| 100 + at * 37 % 1000).collect();
+    let tokens = prompt_tokens(prompt);
     let start = now();
     for chunk in tokens.chunks(CHUNK) {
         let last = decoder.length(slot) + chunk.len() == prompt;
@@ -186,44 +211,75 @@ fn main() {
         resident_mb() - before
     );
 
-    let mut bare = Bare::new(library, &cpu, &folder, window, prompt, steps);
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut bare = Bare::new(decoder.session(), &folder, window, prompt, steps);
+    let mut other = cpu
+        .clone()
+        .for_changing_shapes()
+        .session(library, &folder.graph)
+        .unwrap();
+    let mut control = Bare::new(&mut other, &folder, window, prompt, steps);
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    let mut each_round = Vec::new();
     for round in 0..=rounds {
         decoder.truncate(slots[0], prompt);
+        let mut this_round = [Vec::new(), Vec::new(), Vec::new()];
         for step in 0..steps {
-            // In turns, step by step, so that both see the same weather; who begins alternates.
-            for turn in 0..2 {
+            // In turns, step by step, so that all see the same weather; who begins alternates.
+            for turn in 0..3 {
+                let who = (turn + step) % 3;
                 let start = now();
-                let list = if (turn + step) % 2 == 0 {
-                    decoder
-                        .decode(&[(slots[0], (prompt + step) as u32)])
-                        .unwrap();
-                    &mut ours
-                } else {
-                    bare.step(step);
-                    &mut theirs
-                };
-                if round > 0 {
-                    list.push(now() - start);
+                match who {
+                    0 => drop(
+                        decoder
+                            .decode(&[(slots[0], (prompt + step) as u32)])
+                            .unwrap(),
+                    ),
+                    1 => bare.step(decoder.session(), step),
+                    _ => control.step(&mut other, step),
                 }
+                this_round[who].push(now() - start);
             }
         }
+        if round == 0 {
+            // The last step once more: a step on the same position changes nothing.
+            decoder.truncate(slots[0], prompt + steps - 1);
+            let token = (prompt + steps - 1) as u32;
+            let ours = decoder
+                .decode(&[(slots[0], token)])
+                .unwrap()
+                .row(0)
+                .to_vec();
+            let name = &folder.signature.logits;
+            assert_eq!(
+                ours,
+                bare.logits(decoder.session(), name),
+                "not the same work"
+            );
+            assert_eq!(ours, control.logits(&mut other, name), "not the same work");
+            continue;
+        }
+        let [ours, bare, control] = this_round.each_mut().map(|list| median(list));
+        each_round.push((ours / bare, control / bare));
+        for (all, round) in times.iter_mut().zip(this_round) {
+            all.extend(round);
+        }
     }
-    let ratios = [
-        (median(&mut ours), median(&mut theirs), "median"),
-        (
-            mean_of_lower_half(&mut ours),
-            mean_of_lower_half(&mut theirs),
-            "mean of the lower half",
-        ),
-    ];
-    for (ours, theirs, what) in ratios {
+    for (what, of) in [
+        ("median", median as fn(&mut [Duration]) -> f64),
+        ("mean of the lower half", mean_of_lower_half),
+    ] {
+        let [ours, bare, control] = times.each_mut().map(|list| of(list));
         println!(
-            "step, {what}: ours {ours:.3} ms, bare {theirs:.3} ms, ratio {:.4}",
-            ours / theirs
+            "step, {what}: ours {ours:.3} ms, bare {bare:.3} ms, ratio {:.4}; bare on another session \
+             {control:.3} ms, ratio {:.4}",
+            ours / bare,
+            control / bare
         );
     }
+    println!("median of each round, ours and the other session's to bare: {each_round:.4?}");
     drop(bare);
+    drop(control);
+    drop(other);
 
     let (mut one, mut four) = (Vec::new(), Vec::new());
     for round in 0..=rounds {

@@ -265,6 +265,13 @@ impl Constraint {
                 });
             }
         }
+        if let Some(reference) = endless_reference(&schema) {
+            return Err(ConstraintError::Schema {
+                reason: format!(
+                    "{{\"$ref\": \"{reference}\"}} leads back to itself and never says what to write"
+                ),
+            });
+        }
         let grammar = TopLevelGrammar::from_json_schema(schema);
         let parser = panic_utils::catch_unwind(std::panic::AssertUnwindSafe(|| {
             vocabulary.factory.create_parser(grammar)
@@ -328,6 +335,41 @@ impl Constraint {
     pub fn finished(&self) -> bool {
         self.matcher.is_stopped()
     }
+}
+
+/// A `$ref` of this schema from which references lead to one another in a circle, with no schema that says what to
+/// write. (A schema that contains itself, as a tree does, is no such thing.)
+fn endless_reference(schema: &Value) -> Option<String> {
+    let mut waiting = vec![schema];
+    // Those that lead somewhere; by address, since the same schema is met on many ways.
+    let mut sound = std::collections::HashSet::new();
+    while let Some(value) = waiting.pop() {
+        let mut way = std::collections::HashSet::new();
+        let mut at = value;
+        while let Some(reference) = at.get("$ref").and_then(Value::as_str) {
+            let address = std::ptr::from_ref(at);
+            if sound.contains(&address) {
+                break;
+            }
+            if !way.insert(address) {
+                return Some(reference.to_owned());
+            }
+            let Some(next) = reference
+                .strip_prefix('#')
+                .and_then(|pointer| schema.pointer(pointer))
+            else {
+                break;
+            };
+            at = next;
+        }
+        sound.extend(way);
+        match value {
+            Value::Object(fields) => waiting.extend(fields.values()),
+            Value::Array(items) => waiting.extend(items),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn failed(error: &dyn std::fmt::Display) -> ConstraintError {

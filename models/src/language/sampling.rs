@@ -9,7 +9,7 @@
 //!    divided, another multiplied) on every token of the prompt and of the answer; then presence and frequency
 //!    (OpenAI: `logit -= presence + frequency · count`) on the tokens of the answer, counted there only, as vLLM does;
 //! 4. top-k, top-p, min-p, each on the probabilities among what the one before it left, at temperature 1;
-//! 5. temperature, then one draw.
+//! 5. temperature, then one draw. (Where only temperature or min-p are on, nothing is sorted or selected: see `weights`.)
 //!
 //! Temperature 0 takes the highest logit after step 3 (the lowest id of equals) and draws nothing.
 //!
@@ -22,6 +22,7 @@
 
 pub mod filter;
 pub mod random;
+mod weights;
 
 use self::filter::Candidate;
 use self::random::Random;
@@ -222,6 +223,10 @@ pub struct Workspace {
     candidates: Vec<Candidate>,
     scratch: Vec<Candidate>,
     weights: Vec<f32>,
+    /// The sums of blocks of `weights`, where every token has one.
+    sums: Vec<f64>,
+    /// `weights` has one for every token of the vocabulary, not for every candidate.
+    whole: bool,
     best: Vec<Candidate>,
     alternatives: Vec<(u32, f32)>,
 }
@@ -237,8 +242,13 @@ impl Workspace {
     /// Empty after a greedy choice.
     pub fn drawn_from(&self) -> impl Iterator<Item = (u32, f64)> {
         let total: f64 = self.weights.iter().copied().map(f64::from).sum();
-        let weights = self.weights.iter().map(move |&w| f64::from(w) / total);
-        self.candidates.iter().map(|c| c.token).zip(weights)
+        let token = |at: usize| match self.whole {
+            true => at as u32,
+            false => self.candidates[at].token,
+        };
+        let drawn = |(_, weight): &(usize, &f32)| !self.whole || **weight > 0.0;
+        let weights = self.weights.iter().enumerate().filter(drawn);
+        weights.map(move |(at, &weight)| (token(at), f64::from(weight) / total))
     }
 }
 
@@ -324,6 +334,7 @@ impl Sampler {
         let raw = highest(logits)?;
         work.candidates.clear();
         work.weights.clear();
+        work.whole = false;
         let token = if allowed.is_some()
             || !self.sampling.logit_bias.is_empty()
             || !self.distinct.is_empty()
@@ -389,18 +400,41 @@ impl Sampler {
         }
         let candidates = &mut work.candidates;
         let k = sampling.top_k as usize;
-        if k > 0 && k < logits.len() {
+        let by_count = k > 0 && k < logits.len();
+        if !by_count && sampling.top_p == 1.0 && sampling.min_p == 0.0 {
+            work.whole = true;
+            let (temperature, unit) = (sampling.temperature, self.random.unit());
+            let (weights, sums) = (&mut work.weights, &mut work.sums);
+            let drawn = weights::draw(logits, top.logit, temperature, unit, weights, sums);
+            // u < 1, so some sum exceeds the goal, save where the product was rounded up to the total.
+            return Ok(drawn.unwrap_or(top.token));
+        }
+        let mut total = 0.0;
+        if by_count {
             filter::top_k(logits, k, candidates, &mut work.scratch);
-        } else {
-            // Further down, weights are 0 in single precision. (With top-p, at temperature 1, they may count.)
-            let floor = match sampling.top_p < 1.0 {
-                true => f32::NEG_INFINITY,
-                false => top.logit - 104.0 * sampling.temperature,
-            };
+            if sampling.top_p < 1.0 {
+                let weight = |c: &Candidate| f64::from((c.logit - top.logit).exp());
+                total = candidates.iter().map(weight).sum();
+            }
+        } else if sampling.top_p < 1.0 {
+            total = weights::total(logits, top.logit);
+            let floor = filter::top_p_floor(sampling.top_p, top.logit, total, logits.len());
             filter::all(logits, floor, candidates);
+        } else {
+            filter::all(
+                logits,
+                filter::min_p_floor(sampling.min_p, top.logit),
+                candidates,
+            );
         }
         if sampling.top_p < 1.0 {
-            filter::top_p(sampling.top_p, top.logit, candidates, &mut work.scratch);
+            filter::top_p(
+                sampling.top_p,
+                top.logit,
+                total,
+                candidates,
+                &mut work.scratch,
+            );
         }
         if sampling.min_p > 0.0 {
             filter::min_p(sampling.min_p, top.logit, candidates);

@@ -31,6 +31,12 @@ pub enum StoreError {
         /// Why not.
         reason: String,
     },
+    /// Something was to be removed that is not in the store.
+    #[error("{} is not in the store and is not removed (this is a bug)", path.display())]
+    Outside {
+        /// The path.
+        path: PathBuf,
+    },
     /// The catalogue has nothing for this machine.
     #[error("there is no {name} for {machine} in the catalogue; bring your own and name its path")]
     NoBuild {

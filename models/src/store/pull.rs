@@ -276,7 +276,7 @@ impl Store {
     }
 
     /// Waits until no other pull works on this store.
-    fn lock(&self, tell: Tell<'_>) -> Result<File, StoreError> {
+    pub(super) fn lock(&self, tell: Tell<'_>) -> Result<File, StoreError> {
         let path = self.root.join("lock");
         let failed = |error: io::Error| StoreError::writing("lock", &path, error);
         let file = OpenOptions::new()

@@ -18,7 +18,9 @@ and called back; Ctrl-C stops a reply and keeps the conversation, Ctrl-D ends it
   /help    these commands
 With PROMPT, or with `-` for standard input: one reply, and nothing else on
 standard output. A model without a chat template continues the text instead, and
-says so.
+says so. A PROMPT of several words may begin with a hyphen; a single word that does
+(and is no number) goes after `--`. JSON that was cut (--max-tokens) is said on
+standard error, with exit code 8.
 
 Examples:
   firstword chat \"Why is the sky blue?\"
@@ -27,7 +29,7 @@ Examples:
   git diff | firstword chat -")]
 pub struct ChatArgs {
     /// What to answer; `-` is standard input [default: a conversation]
-    #[arg(value_name = "PROMPT")]
+    #[arg(value_name = "PROMPT", allow_negative_numbers = true)]
     pub prompt: Option<OsString>,
     /// What the model shall be and do, ahead of the conversation [default: what its template says]
     #[arg(long, value_name = "TEXT")]

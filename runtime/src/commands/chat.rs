@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Read};
 
 use super::Context;
-use super::language::wish;
+use super::language::{cut_json, wish};
 use crate::cli::ChatArgs;
 use crate::exit::{CommandError, Exit, aside, say};
 use crate::language::answerer::{Answer, Answerer, Talk, Wish};
@@ -74,11 +74,15 @@ struct Chat<'a> {
 
 impl Chat<'_> {
     fn once(&mut self, prompt: &str, stats: bool) -> Result<Exit, CommandError> {
-        self.reply(prompt)?;
+        let whole = self.reply(prompt)?;
         if stats {
             self.show_stats();
         }
-        Ok(self.context.interrupt.requested().unwrap_or(Exit::Success))
+        let exit = match whole {
+            true => Exit::Success,
+            false => Exit::Incomplete,
+        };
+        Ok(exit.and(self.context.interrupt.requested().unwrap_or(Exit::Success)))
     }
 
     fn converse(&mut self, stats: bool) -> Result<Exit, CommandError> {
@@ -126,7 +130,7 @@ impl Chat<'_> {
                             crate::exit::report(&error);
                         }
                         Err(error) => return Err(error),
-                        Ok(()) => {}
+                        Ok(_) => {}
                     }
                     match self.context.interrupt.requested() {
                         // Ctrl-C stops the reply and keeps the conversation, if somebody is there to go on with it.
@@ -144,8 +148,8 @@ impl Chat<'_> {
         }
     }
 
-    /// Streams one reply to standard output.
-    fn reply(&mut self, said: &str) -> Result<(), CommandError> {
+    /// Streams one reply to standard output. `false`: JSON that was cut, which was said.
+    fn reply(&mut self, said: &str) -> Result<bool, CommandError> {
         let Self {
             answerer,
             talk,
@@ -184,11 +188,10 @@ impl Chat<'_> {
         if !ended {
             self.out.put("\n")?;
         }
-        self.keep(&answer?);
-        Ok(())
+        Ok(self.keep(&answer?))
     }
 
-    fn keep(&mut self, answer: &Answer) {
+    fn keep(&mut self, answer: &Answer) -> bool {
         let request = Request::new(
             self.answerer.names.clone(),
             self.answerer.onnxruntime.clone(),
@@ -197,13 +200,15 @@ impl Chat<'_> {
         if let Some(log) = &mut self.log {
             log.write(&request);
         }
-        if answer.cost.finish == Finish::Window {
+        let cut = cut_json(&self.wish, answer.cost.finish, self.answerer.window());
+        if !cut && answer.cost.finish == Finish::Window {
             say(&format!(
                 "the reply was cut: the window of {} tokens is full; /reset begins anew, language.window widens it",
                 self.answerer.window()
             ));
         }
         self.last = Some(request);
+        !cut
     }
 
     fn show_stats(&self) {

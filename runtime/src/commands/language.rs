@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use firstword_models::Store;
 use firstword_models::catalogue::Kind;
-use firstword_models::language::sampling::Sampling;
+use firstword_models::language::sampling::{Sampling, SamplingError};
 use firstword_targets::{Cpu, Target};
 
 use super::Context;
@@ -17,6 +17,7 @@ use crate::language::answerer::{AnswerError, Answerer, Load, Wish};
 use crate::language::generator::RunError;
 use crate::language::request::{GenerateError, Refused};
 use crate::log::Log;
+use crate::record::Finish;
 
 /// Sequences whose cache is kept: the conversation at hand, and the beginnings of others.
 const SLOTS: usize = 2;
@@ -110,11 +111,14 @@ impl Context {
     }
 }
 
-/// What a reply shall be, from flags and configuration.
+/// What a reply shall be, from flags and configuration. Looked at before anything is loaded.
+///
+/// # Errors
+/// [`Exit::Usage`] for a flag that makes no sense, by its name; a schema that can't be read.
 pub(super) fn wish(args: &LanguageArgs, context: &Context) -> Result<Wish, CommandError> {
     let defaults = Sampling::default();
     let schema = args.json_schema.as_deref().map(read_schema).transpose()?;
-    Ok(Wish {
+    let wish = Wish {
         max_tokens: context.config.settings.language.max_tokens,
         sampling: Sampling {
             temperature: args.temperature.unwrap_or(defaults.temperature),
@@ -131,7 +135,49 @@ pub(super) fn wish(args: &LanguageArgs, context: &Context) -> Result<Wish, Comma
         },
         stops: args.stop.clone(),
         schema,
-    })
+    };
+    // No token is named by a flag, so that no vocabulary is needed.
+    match wish.sampling.check(usize::MAX) {
+        Ok(()) => Ok(wish),
+        Err(error) => Err(by_flag(&error)),
+    }
+}
+
+/// The error of a sampling parameter, with the flag that set it.
+fn by_flag(error: &SamplingError) -> CommandError {
+    match error {
+        SamplingError::Parameter {
+            name,
+            expected,
+            found,
+        } => CommandError::new(
+            Exit::Usage,
+            format!("--{}", name.replace('_', "-")),
+            format!("expected {expected}, found {found}"),
+        ),
+        other => CommandError::new(Exit::Usage, "", other),
+    }
+}
+
+/// Says that a reply in JSON ended before it was complete; whether it did.
+pub(super) fn cut_json(wish: &Wish, finish: Finish, window: usize) -> bool {
+    if wish.schema.is_none() {
+        return false;
+    }
+    match finish {
+        Finish::Length => say(&format!(
+            "the JSON is incomplete: the reply was cut after {} tokens; a higher --max-tokens lets it end",
+            wish.max_tokens
+        )),
+        Finish::Window => say(&format!(
+            "the JSON is incomplete: the window of {window} tokens is full; language.window widens it"
+        )),
+        Finish::StopString => say(
+            "the JSON is incomplete: a text of --stop came up in it; leave --stop out, the schema ends the reply",
+        ),
+        Finish::Stop | Finish::Cancelled => return false,
+    }
+    true
 }
 
 fn read_schema(path: &Path) -> Result<String, CommandError> {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use firstword_audio::Channels;
 
 use super::Context;
-use super::language::wish;
+use super::language::{cut_json, wish};
 use super::transcribe::open_source;
 use crate::cli::{ListenArgs, Pace, is_stdin};
 use crate::exit::{CommandError, Exit, aside, name, report, say};
@@ -106,13 +106,16 @@ pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
     if args.timings {
         aside(&output::table(&turns.try_iter().collect::<Vec<_>>()));
     }
-    ended?;
+    let replied = match ended? {
+        true => Exit::Success,
+        false => Exit::Incomplete,
+    };
     match heard {
         Ok(outcome) => {
             let error = outcome.error.as_ref().map(ToString::to_string);
             let wrong: Vec<String> = outcome.damage.into_iter().chain(error).collect();
             if wrong.is_empty() {
-                return Ok(interrupt.requested().unwrap_or(Exit::Success));
+                return Ok(replied.and(interrupt.requested().unwrap_or(Exit::Success)));
             }
             report(&CommandError::new(Exit::Input, &shown, wrong.join("; ")));
             Ok(Exit::Input)
@@ -142,8 +145,8 @@ struct Replies {
 }
 
 impl Replies {
-    /// Answers until nobody asks any more.
-    fn serve(mut self, questions: &Receiver<Question>) -> Result<(), CommandError> {
+    /// Answers until nobody asks any more. `false`: JSON of some reply was cut, which was said.
+    fn serve(mut self, questions: &Receiver<Question>) -> Result<bool, CommandError> {
         let result = self.answer_all(questions);
         if let Some(log) = &self.log {
             log.tell();
@@ -151,10 +154,11 @@ impl Replies {
         result
     }
 
-    fn answer_all(&mut self, questions: &Receiver<Question>) -> Result<(), CommandError> {
+    fn answer_all(&mut self, questions: &Receiver<Question>) -> Result<bool, CommandError> {
+        let mut whole = true;
         while let Ok(question) = questions.recv() {
             if self.cancel.is_cancelled() {
-                return Ok(());
+                return Ok(whole);
             }
             let said = Said {
                 utterance: question.record.utterance,
@@ -193,9 +197,10 @@ impl Replies {
             if let Some(log) = &mut self.log {
                 log.write(&turn);
             }
+            whole &= !cut_json(&self.wish, answer.cost.finish, self.answerer.window());
             // Nobody may want to know.
             let _ = self.turns.send(turn);
         }
-        Ok(())
+        Ok(whole)
     }
 }

@@ -13,6 +13,7 @@ use firstword_models::{Store, StoreError};
 use unicode_width::UnicodeWidthStr;
 
 mod download;
+mod remove;
 mod terms;
 
 use super::Context;
@@ -30,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// quickly; what is still lying about afterwards is swept by the next pull.
 const CLEAN_UP: Duration = Duration::from_secs(2);
 
-/// Runs `model list`, `model pull` or `model verify`.
+/// Runs the command that was typed.
 ///
 /// # Errors
 /// [`Exit::Usage`] for flags that mean nothing together, [`Exit::Terms`] for terms that were not accepted,
@@ -43,6 +44,7 @@ pub fn run(args: &ModelArgs, context: &Context) -> Result<Exit, CommandError> {
         ModelAction::List(list) => self::list(list, &store),
         ModelAction::Pull(pull) => self::pull(pull, &store, context),
         ModelAction::Verify(verify) => self::verify(verify, &store, context),
+        ModelAction::Remove(args) => remove::run(args, &store, context),
     }
 }
 

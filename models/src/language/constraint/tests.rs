@@ -217,6 +217,32 @@ fn schemas_that_cannot_be_followed_are_errors_of_one_line() {
 }
 
 #[test]
+fn a_schema_of_references_in_a_circle_is_named_and_a_recursive_one_is_not() {
+    for (schema, named) in [
+        (r##"{"$ref": "#"}"##, r##"{"$ref": "#"}"##),
+        (
+            r##"{"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"}"##,
+            "$defs/",
+        ),
+        (
+            r##"{"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}"##,
+            "#/properties/x",
+        ),
+    ] {
+        let said = Constraint::from_json_schema(&vocabulary(), schema)
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains(named), "{said}");
+        assert!(said.contains("leads back to itself"), "{said}");
+        assert!(!said.contains('\n'), "{said}");
+    }
+    // A list whose rest is such a list: it ends where its rest is null.
+    let list = r##"{"$ref": "#/$defs/list", "$defs": {"list": {"anyOf": [{"type": "null"},
+        {"type": "object", "properties": {"rest": {"$ref": "#/$defs/list"}}, "required": ["rest"]}]}}}"##;
+    assert!(Constraint::from_json_schema(&vocabulary(), list).is_ok());
+}
+
+#[test]
 fn schemas_of_absurd_size_end_and_do_not_fill_the_memory() {
     let vocabulary = vocabulary();
     for schema in [

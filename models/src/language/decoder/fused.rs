@@ -155,6 +155,10 @@ impl<T: Number> Fused<T> {
         Ok(())
     }
 
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
     /// Runs one chunk of one sequence.
     pub fn prefill(
         &mut self,

@@ -184,6 +184,10 @@ impl<T: Number> Growing<T> {
             .all(|(a, b)| (a - b).abs() <= SAME))
     }
 
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.graph.session
+    }
+
     pub fn prefill(
         &mut self,
         chunk: &Chunk<'_>,

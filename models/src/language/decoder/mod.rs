@@ -26,6 +26,7 @@ mod raw;
 mod rows;
 
 use firstword_targets::{Cpu, Library};
+use ort::session::Session;
 
 pub use error::DecoderError;
 pub use logits::Logits;
@@ -244,6 +245,12 @@ impl Decoder {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The session, to measure what the decoder adds to it: what is run through it with bindings of one's own
+    /// leaves the sequences here as they are.
+    pub fn session(&mut self) -> &mut Session {
+        each!(&mut self.engine, engine => engine.session())
     }
 
     /// Opens an empty sequence; `None` if all slots are taken.

@@ -125,6 +125,10 @@ impl Rows {
         })
     }
 
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
     pub fn prefill(
         &mut self,
         chunk: &Chunk<'_>,

@@ -127,19 +127,30 @@ pub fn top_k(logits: &[f32], k: usize, out: &mut Vec<Candidate>, scratch: &mut V
     }
 }
 
-/// Top-p: the fewest of the highest whose probabilities (among the candidates, at temperature 1) reach `p`.
-/// `highest` is the largest logit among them.
-pub fn top_p(p: f32, highest: f32, candidates: &mut Vec<Candidate>, scratch: &mut Vec<Candidate>) {
+/// Below this logit no token can be in what [`top_p`] leaves of `count` candidates whose weights sum up to `total`:
+/// all that are less probable than an equal share of 1 − p have, together, less than 1 − p, so the cut is above them.
+pub fn top_p_floor(p: f32, highest: f32, total: f64, count: usize) -> f32 {
+    /// Of a logit: far more than the rounding of weights and sums.
+    const MARGIN: f32 = 0.01;
+    let share = (1.0 - f64::from(p)) * total / count.max(1) as f64;
+    highest + share.ln() as f32 - MARGIN
+}
+
+/// Top-p: the fewest of the highest whose probabilities (at temperature 1) reach `p`. `highest` is the largest logit,
+/// and `total` the sum of the weights `exp(logit − highest)`, of all there were to choose from; candidates below
+/// [`top_p_floor`] may be missing already.
+pub fn top_p(
+    p: f32,
+    highest: f32,
+    total: f64,
+    candidates: &mut Vec<Candidate>,
+    scratch: &mut Vec<Candidate>,
+) {
     /// Few enough to be sorted.
     const FEW: usize = 64;
     let weight = |c: &Candidate| f64::from((c.logit - highest).exp());
-    let total: f64 = candidates.iter().map(weight).sum();
-    // All that are less probable than an equal share of 1 − p, together, have less than 1 − p: the cut is above them.
-    let share = (1.0 - f64::from(p)) * total / candidates.len().max(1) as f64;
-    let margin = 0.01;
-    let floor = highest + share.ln() as f32 - margin;
     scratch.clear();
-    scratch.extend(candidates.iter().filter(|c| c.logit >= floor));
+    scratch.extend_from_slice(candidates);
     let mut need = f64::from(p) * total;
     // Whatever ranks above `rest` is kept already; `need` is what is still missing.
     let mut rest = scratch.as_mut_slice();
@@ -168,9 +179,14 @@ pub fn top_p(p: f32, highest: f32, candidates: &mut Vec<Candidate>, scratch: &mu
     }
 }
 
-/// Min-p: those whose probability is at least `p` times that of the highest.
+/// Min-p keeps what is not below this logit: those whose probability is at least `p` times that of the highest.
+pub fn min_p_floor(p: f32, highest: f32) -> f32 {
+    highest + p.ln()
+}
+
+/// Min-p among what other filters left.
 pub fn min_p(p: f32, highest: f32, candidates: &mut Vec<Candidate>) {
-    let floor = highest + p.ln();
+    let floor = min_p_floor(p, highest);
     candidates.retain(|c| c.logit >= floor);
 }
 
@@ -244,10 +260,15 @@ mod tests {
             best(&logits, k, &mut out, &mut scratch);
             prop_assert_eq!(&out[..], &sorted[..k.min(sorted.len())]);
 
-            all(&logits, f32::NEG_INFINITY, &mut out);
-            top_p(p, sorted[0].logit, &mut out, &mut scratch);
             let weights: Vec<f64> = sorted.iter().map(|c| f64::from((c.logit - sorted[0].logit).exp())).collect();
             let total: f64 = weights.iter().sum();
+            // The floor leaves out none that belongs to it.
+            for floor in [f32::NEG_INFINITY, top_p_floor(p, sorted[0].logit, total, sorted.len())] {
+                all(&logits, floor, &mut scratch);
+                std::mem::swap(&mut out, &mut scratch);
+                top_p(p, sorted[0].logit, total, &mut out, &mut scratch);
+                prop_assert_eq!(tokens(&out), tokens(&sorted[..out.len()]));
+            }
             let mass = |n: usize| weights[..n].iter().sum::<f64>() / total;
             // Enough, and with one less not enough (but for rounding).
             prop_assert_eq!(tokens(&out), tokens(&sorted[..out.len()]));

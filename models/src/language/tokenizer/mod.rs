@@ -87,10 +87,10 @@ pub enum TokenizerError {
         source: io::Error,
     },
     /// A file is not what its name says.
-    #[error("{file}: {reason}; fetch or import the model again")]
+    #[error("{}: {reason}; fetch or import the model again", file.display())]
     Json {
-        /// Its name.
-        file: &'static str,
+        /// The file; its bare name, where it was never in a folder.
+        file: PathBuf,
         /// What was expected and found.
         reason: String,
     },
@@ -228,12 +228,8 @@ impl Tokenizer {
         let json_path = folder.join(JSON_FILE);
         let because = match open_compact(folder, &json_path) {
             Ok((rest, tables)) => {
-                return Self::assemble(
-                    rest,
-                    Model::Tables(Box::new(tables)),
-                    &config,
-                    Route::Compact,
-                );
+                let model = Model::Tables(Box::new(tables));
+                return Self::assemble(rest, model, &config, Route::Compact, folder);
             }
             Err(because) => because,
         };
@@ -241,7 +237,7 @@ impl Tokenizer {
             path: json_path,
             source,
         })?;
-        Self::from_bytes(&json, &config, Route::Json { because })
+        Self::from_bytes(&json, &config, Route::Json { because }, folder)
     }
 
     /// The tokenizer that the bytes of a `tokenizer.json` and a `tokenizer_config.json` describe.
@@ -249,15 +245,21 @@ impl Tokenizer {
     /// # Errors
     /// [`TokenizerError::Json`].
     pub fn from_json(json: &[u8], config: &[u8]) -> Result<Self, TokenizerError> {
-        Self::from_bytes(json, config, Route::Json { because: None })
+        Self::from_bytes(json, config, Route::Json { because: None }, Path::new(""))
     }
 
-    fn from_bytes(json: &[u8], config: &[u8], route: Route) -> Result<Self, TokenizerError> {
+    /// `folder` is where the files lie, for errors.
+    fn from_bytes(
+        json: &[u8],
+        config: &[u8],
+        route: Route,
+        folder: &Path,
+    ) -> Result<Self, TokenizerError> {
         let (rest, model) = definition::parse(json).map_err(|reason| TokenizerError::Json {
-            file: JSON_FILE,
+            file: folder.join(JSON_FILE),
             reason,
         })?;
-        Self::assemble(rest, model, config, route)
+        Self::assemble(rest, model, config, route, folder)
     }
 
     fn assemble(
@@ -265,14 +267,15 @@ impl Tokenizer {
         model: Model,
         config: &[u8],
         route: Route,
+        folder: &Path,
     ) -> Result<Self, TokenizerError> {
         let config: Config =
             serde_json::from_slice(config).map_err(|error| TokenizerError::Json {
-                file: CONFIG_FILE,
+                file: folder.join(CONFIG_FILE),
                 reason: error.to_string(),
             })?;
         let wrong = |reason: String| TokenizerError::Json {
-            file: JSON_FILE,
+            file: folder.join(JSON_FILE),
             reason,
         };
         let decoding = match &rest.decoder {
@@ -505,7 +508,7 @@ pub fn write_compact(folder: &Path) -> Result<bool, TokenizerError> {
     let path = folder.join(JSON_FILE);
     let json = read(&path).map_err(|source| TokenizerError::Read { path, source })?;
     let wrong = |reason: String| TokenizerError::Json {
-        file: JSON_FILE,
+        file: folder.join(JSON_FILE),
         reason,
     };
     let (rest, model) = definition::parse(&json).map_err(wrong)?;

@@ -92,7 +92,7 @@ fn wrapped(paragraph: &str) -> String {
 }
 
 /// A line from standard input; `None` at its end, or when Ctrl-C came first.
-fn answer(context: &Context) -> Result<Option<String>, CommandError> {
+pub(super) fn answer(context: &Context) -> Result<Option<String>, CommandError> {
     // No signal wakes a thread that waits for a line, so another one waits.
     let (said, line) = mpsc::channel();
     std::thread::spawn(move || {
