@@ -13,6 +13,7 @@ use firstword_models::{Store, StoreError};
 use unicode_width::UnicodeWidthStr;
 
 mod download;
+mod imported;
 mod terms;
 
 use super::Context;
@@ -30,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// quickly; what is still lying about afterwards is swept by the next pull.
 const CLEAN_UP: Duration = Duration::from_secs(2);
 
-/// Runs `model list`, `model pull` or `model verify`.
+/// Runs what follows `model`.
 ///
 /// # Errors
 /// [`Exit::Usage`] for flags that mean nothing together, [`Exit::Terms`] for terms that were not accepted,
@@ -40,6 +41,7 @@ pub fn run(args: &ModelArgs, context: &Context) -> Result<Exit, CommandError> {
     let store = context.store()?;
     match &args.action {
         ModelAction::Import(args) => super::import::run(args, context, &store),
+        ModelAction::Synth(args) => super::synth::run(args, context, &store),
         ModelAction::List(list) => self::list(list, &store),
         ModelAction::Pull(pull) => self::pull(pull, &store, context),
         ModelAction::Verify(verify) => self::verify(verify, &store, context),
@@ -52,6 +54,7 @@ fn list(args: &ModelListArgs, store: &Store) -> Result<Exit, CommandError> {
         .into_iter()
         .map(Row::of_entry)
         .chain(store.downloads().into_iter().map(Row::of_download))
+        .chain(imported::rows(store))
         .collect();
     let text = match args.format {
         TableFormat::Text => table(&rows),
