@@ -124,6 +124,22 @@ impl Store {
         self.root.join("imported").join(name)
     }
 
+    /// Folders of language models that were imported, with their names, in order. Those under way are not among them.
+    pub fn imports(&self) -> Vec<(String, PathBuf)> {
+        let mut found: Vec<(String, PathBuf)> = self
+            .root
+            .join("imported")
+            .read_dir()
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+            .filter(|(name, path)| !name.starts_with('.') && path.is_dir())
+            .collect();
+        found.sort();
+        found
+    }
+
     /// What it can hold.
     pub fn catalogue(&self) -> Catalogue {
         self.catalogue

@@ -11,7 +11,8 @@ use firstword_audio::raw::Sample;
 mod language;
 
 pub use language::{
-    ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, Quant,
+    ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, ModelSynthArgs,
+    Quant, SynthFormat, SynthModel,
 };
 
 use crate::config::{Override, settings_help};
@@ -186,6 +187,8 @@ pub enum ModelAction {
     Pull(ModelPullArgs),
     /// Make a model folder of a GGUF file
     Import(ModelImportArgs),
+    /// Make a model of full size with random weights, for latency and memory only
+    Synth(ModelSynthArgs),
     /// Check files in the store against their SHA-256 sums
     Verify(ModelVerifyArgs),
     /// Remove models from the store

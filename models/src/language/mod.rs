@@ -5,6 +5,7 @@
 //! | [`architecture`] | what does each family compute? |
 //! | [`lower`] | how is that written as a graph for a target (flavour) and a precision (recipe)? |
 //! | [`import`] | GGUF file → model folder |
+//! | [`synth`] | full-size models with random weights, to measure a device with |
 //! | [`folder`] | what is in a model folder, ours or published? |
 //! | [`decoder`] | prompt chunks and decode steps on a session, with the key/value cache |
 //! | [`tokenizer`] | text ↔ tokens |
@@ -20,6 +21,7 @@ pub mod folder;
 pub mod import;
 pub mod lower;
 pub mod sampling;
+pub mod synth;
 pub mod template;
 pub mod text;
 pub mod tokenizer;

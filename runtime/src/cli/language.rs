@@ -1,4 +1,4 @@
-//! What can be typed for language models: `chat`, `listen`, `model import`.
+//! What can be typed for language models: `chat`, `listen`, `model import`, `model synth`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -191,4 +191,53 @@ pub enum FlavourArg {
     Fused,
     /// Standard operators
     Plain,
+}
+
+/// Arguments of `firstword model synth`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For latency and memory only: the graph is the real one in full size, the weights are
+random, and what the model says means nothing. The folder says so, `model list` and
+`chat` say so. The same bytes each time, on every machine.
+
+phi3-mini is Phi-3-mini-4k: 3.8 billion weights. The folder takes 2.6 GB with
+--quant exact and 3.9 GB otherwise, and 2.2 GB more while it is made. A GGUF file is
+Q4_0 and takes 2.2 GB; `model import` reads it like any other.
+
+Examples:
+  firstword model synth phi3-mini
+  firstword chat --model phi3-mini-random --stats --max-tokens 64 \"Hello\"
+  firstword model synth phi3-mini --format gguf --out phi3-mini-random.gguf")]
+pub struct ModelSynthArgs {
+    /// Whose sizes
+    #[arg(value_name = "MODEL")]
+    pub model: SynthModel,
+    /// A folder that runs, or a GGUF file to be imported
+    #[arg(long, value_name = "FORMAT", default_value = "onnx")]
+    pub format: SynthFormat,
+    /// The model's name, or the file's without its ending [default: MODEL-random]
+    #[arg(long = "as", value_name = "NAME", conflicts_with = "out")]
+    pub name: Option<String>,
+    /// Write the folder or the file here [default: the folder into the store, the file into this folder]
+    #[arg(long, value_name = "PATH")]
+    pub out: Option<PathBuf>,
+    /// Precision of the folder's weights [default: fast]
+    #[arg(long, value_name = "PRECISION")]
+    pub quant: Option<Quant>,
+}
+
+/// Whose sizes a model has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SynthModel {
+    /// Phi-3-mini-4k: 32 layers, 3072 wide, 32064 tokens
+    Phi3Mini,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SynthFormat {
+    /// A folder that runs
+    Onnx,
+    /// A GGUF file in Q4_0
+    Gguf,
 }

@@ -13,7 +13,7 @@ use firstword_models::language::tokenizer::{GgufTokenizer, Special, TokenizerErr
 
 use super::Context;
 use crate::cli::{FlavourArg, ModelImportArgs, Quant};
-use crate::exit::{CommandError, Exit, name, say};
+use crate::exit::{CommandError, Exit, name, printable, say};
 use crate::output::Writer;
 use crate::progress::Progress;
 
@@ -39,21 +39,22 @@ pub(super) fn by_default(
     gguf: &Path,
     model: &str,
 ) -> Result<(), CommandError> {
-    let args = ModelImportArgs {
-        file: gguf.to_owned(),
-        name: Some(model.to_owned()),
+    let job = Job {
+        file: gguf,
+        model,
         quant: None,
         flavour: FlavourArg::Fused,
         into: None,
+        calibrated: true,
     };
-    match one(&args, context, store, gguf, model)? {
+    match job.run(context, store)? {
         Some(_) => Ok(()),
         None => Err(CommandError::new(stopped_by(context), "", STOPPED)),
     }
 }
 
 /// How the program ends after a signal.
-fn stopped_by(context: &Context) -> Exit {
+pub(super) fn stopped_by(context: &Context) -> Exit {
     context.interrupt.requested().unwrap_or(Exit::Interrupted)
 }
 
@@ -64,20 +65,18 @@ fn stopped_by(context: &Context) -> Exit {
 pub fn run(args: &ModelImportArgs, context: &Context, store: &Store) -> Result<Exit, CommandError> {
     let (file, default) = source(args, store)?;
     let model = args.name.clone().unwrap_or(default);
-    if model.is_empty() || model.starts_with('.') || model.contains(['/', '\0']) {
-        let reason = "expected a name without / that does not begin with a dot";
-        return Err(CommandError::new(
-            Exit::Usage,
-            format!("--as {model}"),
-            reason,
-        ));
-    }
-    match one(args, context, store, &file, &model)? {
+    check_name(&model)?;
+    let job = Job {
+        file: &file,
+        model: &model,
+        quant: args.quant,
+        flavour: args.flavour,
+        into: args.into.as_deref(),
+        calibrated: true,
+    };
+    match job.run(context, store)? {
         Some((manifest, goal)) => {
-            let how = match &args.into {
-                Some(_) => goal.display().to_string(),
-                None => model.clone(),
-            };
+            let how = job.called();
             Writer::stdout().put(&summary(&manifest, &goal, &how))?;
             Ok(Exit::Success)
         }
@@ -112,76 +111,129 @@ fn source(args: &ModelImportArgs, store: &Store) -> Result<(PathBuf, String), Co
     Ok((file.clone(), stem))
 }
 
-/// Imports; `None` if a signal stopped it.
-fn one(
-    args: &ModelImportArgs,
-    context: &Context,
-    store: &Store,
-    file: &Path,
-    model: &str,
-) -> Result<Option<(Manifest, PathBuf)>, CommandError> {
-    // `plain` leaves the rounding of activations to its providers.
-    let by_flavour = match args.flavour {
-        FlavourArg::Fused => Quant::Fast,
-        FlavourArg::Plain => Quant::Exact,
-    };
-    let precision = match args.quant.unwrap_or(by_flavour) {
-        Quant::Exact => Precision::Exact,
-        Quant::Balanced => Precision::Balanced,
-        Quant::Fast => Precision::Fast,
-    };
-    let goal = args.into.clone().unwrap_or_else(|| store.imported(model));
-    if let Some(parent) = goal.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| {
-            CommandError::new(Exit::Output, name(parent), crate::config::plain(&error))
-        })?;
+/// A name that stays in the store.
+pub(super) fn check_name(model: &str) -> Result<(), CommandError> {
+    if model.is_empty() || model.starts_with('.') || model.contains(['/', '\0']) {
+        let reason = "expected a name without / that does not begin with a dot";
+        return Err(CommandError::new(
+            Exit::Usage,
+            format!("--as {model}"),
+            reason,
+        ));
     }
-    let cpu = context.cpu();
-    let text = match precision {
-        Precision::Exact | Precision::Float => None,
-        Precision::Balanced | Precision::Fast => Some((context.library(store)?, text_of(file)?)),
-    };
-    let calibration = text.as_ref().map(|(library, tokens)| Calibration {
-        library,
-        cpu: &cpu,
-        tokens,
-    });
-    let tokenizer = |metadata: &firstword_models::gguf::Metadata, folder: &Path| {
-        GgufTokenizer::from_metadata(metadata)
-            .and_then(|parts| parts.rebuild())
-            .and_then(|rebuilt| rebuilt.save(folder))
-            .map_err(|error: TokenizerError| error.to_string())
-    };
-    let request = ImportRequest {
-        source: file.to_owned(),
-        goal: goal.clone(),
-        name: Some(model.to_owned()),
-        precision,
-        flavour: match args.flavour {
-            FlavourArg::Fused => GraphFlavour::Fused,
-            FlavourArg::Plain => GraphFlavour::Plain,
-        },
-        window: None,
-        // What the user names is not overwritten; in the store, an import takes the place of the one before.
-        replace: args.into.is_none(),
-        smoothing: Smoothing::default(),
-        calibration,
-        tokenizer: &tokenizer,
-    };
-    let mut bar: Option<Progress> = None;
-    let result = import(&request, &mut |step| {
-        bar.get_or_insert_with(|| Progress::download(model, Some(step.total)))
-            .arrived(step.done);
-        match context.interrupt.is_requested() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+    Ok(())
+}
+
+/// One import.
+pub(super) struct Job<'a> {
+    /// The GGUF file.
+    pub(super) file: &'a Path,
+    /// What the model is called.
+    pub(super) model: &'a str,
+    /// By default what suits the flavour.
+    pub(super) quant: Option<Quant>,
+    pub(super) flavour: FlavourArg,
+    /// The folder to be made; by default the store's.
+    pub(super) into: Option<&'a Path>,
+    /// Whether the model is run on a text, where its precision gains by that.
+    pub(super) calibrated: bool,
+}
+
+impl Job<'_> {
+    pub(super) fn precision(&self) -> Precision {
+        // `plain` leaves the rounding of activations to its providers.
+        let by_flavour = match self.flavour {
+            FlavourArg::Fused => Quant::Fast,
+            FlavourArg::Plain => Quant::Exact,
+        };
+        match self.quant.unwrap_or(by_flavour) {
+            Quant::Exact => Precision::Exact,
+            Quant::Balanced => Precision::Balanced,
+            Quant::Fast => Precision::Fast,
         }
-    });
-    drop(bar);
-    match result {
-        Ok(manifest) => Ok(Some((manifest, goal))),
-        Err(ImportError::Cancelled) => Ok(None),
-        Err(error) => Err(error.into()),
+    }
+
+    /// How `chat --model` is told of it.
+    pub(super) fn called(&self) -> String {
+        match self.into {
+            // A name without a / is looked for in the store.
+            Some(folder) if !folder.as_os_str().as_encoded_bytes().contains(&b'/') => {
+                format!("./{}", folder.display())
+            }
+            Some(folder) => folder.display().to_string(),
+            None => self.model.to_owned(),
+        }
+    }
+
+    /// Imports; `None` if a signal stopped it.
+    pub(super) fn run(
+        &self,
+        context: &Context,
+        store: &Store,
+    ) -> Result<Option<(Manifest, PathBuf)>, CommandError> {
+        let Self { file, model, .. } = *self;
+        let precision = self.precision();
+        let goal = self
+            .into
+            .map_or_else(|| store.imported(model), Path::to_owned);
+        make_parent(&goal)?;
+        let cpu = context.cpu();
+        let text = match self.calibrated && precision.is_smoothed() {
+            true => Some((context.library(store)?, text_of(file)?)),
+            false => None,
+        };
+        let calibration = text.as_ref().map(|(library, tokens)| Calibration {
+            library,
+            cpu: &cpu,
+            tokens,
+        });
+        let tokenizer = |metadata: &firstword_models::gguf::Metadata, folder: &Path| {
+            GgufTokenizer::from_metadata(metadata)
+                .and_then(|parts| parts.rebuild())
+                .and_then(|rebuilt| rebuilt.save(folder))
+                .map_err(|error: TokenizerError| error.to_string())
+        };
+        let request = ImportRequest {
+            source: file.to_owned(),
+            goal: goal.clone(),
+            name: Some(model.to_owned()),
+            precision,
+            flavour: match self.flavour {
+                FlavourArg::Fused => GraphFlavour::Fused,
+                FlavourArg::Plain => GraphFlavour::Plain,
+            },
+            window: None,
+            // What the user names is not overwritten; in the store, an import takes the place of the one before.
+            replace: self.into.is_none(),
+            smoothing: Smoothing::default(),
+            calibration,
+            tokenizer: &tokenizer,
+        };
+        let mut bar: Option<Progress> = None;
+        let result = import(&request, &mut |step| {
+            bar.get_or_insert_with(|| Progress::download(model, Some(step.total)))
+                .arrived(step.done);
+            match context.interrupt.is_requested() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        drop(bar);
+        match result {
+            Ok(manifest) => Ok(Some((manifest, goal))),
+            Err(ImportError::Cancelled) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Makes the folder that something is to be written in.
+pub(super) fn make_parent(goal: &Path) -> Result<(), CommandError> {
+    match goal.parent() {
+        Some(parent) => std::fs::create_dir_all(parent).map_err(|error| {
+            CommandError::new(Exit::Output, name(parent), crate::config::plain(&error))
+        }),
+        None => Ok(()),
     }
 }
 
@@ -203,7 +255,7 @@ fn text_of(file: &Path) -> Result<Vec<u32>, CommandError> {
     Ok(tokens)
 }
 
-fn summary(manifest: &Manifest, goal: &Path, how: &str) -> String {
+pub(super) fn summary(manifest: &Manifest, goal: &Path, how: &str) -> String {
     let mut text = format!(
         "{}: {} {}, {} layers, window {}, in {}\n",
         manifest.name,
@@ -221,6 +273,9 @@ fn summary(manifest: &Manifest, goal: &Path, how: &str) -> String {
             quality.top1 * 100.0,
             quality.perplexity_ratio
         ));
+    }
+    if let Some(remark) = &manifest.remark {
+        text.push_str(&format!("{}\n", printable(remark)));
     }
     text.push_str(&format!("try it: firstword chat --model {how} \"Hello\"\n"));
     text

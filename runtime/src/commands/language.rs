@@ -51,7 +51,11 @@ impl Context {
             chunk: settings.language.prefill_chunk,
         };
         let name = model_name(&settings.language.model);
-        Ok(Answerer::load(library, &cpu, &folder, name, load)?)
+        let answerer = Answerer::load(library, &cpu, &folder, name, load)?;
+        if let Some(remark) = &answerer.remark {
+            say(&format!("{}: {remark}", answerer.names.model));
+        }
+        Ok(answerer)
     }
 
     /// The folder of a language model: a path, an import, or an entry of the catalogue, imported now if need be.

@@ -8,6 +8,7 @@ mod import;
 mod language;
 pub mod listen;
 pub mod model;
+mod synth;
 pub mod transcribe;
 
 use std::ffi::OsString;

@@ -13,6 +13,7 @@ use firstword_models::{Store, StoreError};
 use unicode_width::UnicodeWidthStr;
 
 mod download;
+mod imported;
 mod remove;
 mod terms;
 
@@ -41,6 +42,7 @@ pub fn run(args: &ModelArgs, context: &Context) -> Result<Exit, CommandError> {
     let store = context.store()?;
     match &args.action {
         ModelAction::Import(args) => super::import::run(args, context, &store),
+        ModelAction::Synth(args) => super::synth::run(args, context, &store),
         ModelAction::List(list) => self::list(list, &store),
         ModelAction::Pull(pull) => self::pull(pull, &store, context),
         ModelAction::Verify(verify) => self::verify(verify, &store, context),
@@ -54,6 +56,7 @@ fn list(args: &ModelListArgs, store: &Store) -> Result<Exit, CommandError> {
         .into_iter()
         .map(Row::of_entry)
         .chain(store.downloads().into_iter().map(Row::of_download))
+        .chain(imported::rows(store))
         .collect();
     let text = match args.format {
         TableFormat::Text => table(&rows),

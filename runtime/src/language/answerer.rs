@@ -83,6 +83,8 @@ impl AnswerError {
 pub struct Answerer {
     /// Its names, for records.
     pub names: record::Language,
+    /// What whoever uses it should know of the model, if its folder says so.
+    pub remark: Option<String>,
     /// Version of the ONNX Runtime library.
     pub onnxruntime: String,
     tokenizer: Arc<Tokenizer>,
@@ -152,6 +154,7 @@ impl Answerer {
                 precision: folder.precision.clone(),
                 target: Target::Cpu.to_string(),
             },
+            remark: folder.remark,
             onnxruntime: library.version.clone(),
             tokenizer: Arc::new(tokenizer),
             template,

@@ -88,6 +88,7 @@ pub(super) fn read(folder: &Path) -> Result<Description, FolderError> {
         local_window: None,
         original_window,
         architecture,
+        remark: None,
         precision: "as published".to_owned(),
         eos: json::tokens(&file, model, "eos_token_id")?,
         bos: json::tokens(&file, model, "bos_token_id")?.first().copied(),

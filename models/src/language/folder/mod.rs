@@ -96,6 +96,8 @@ pub struct LanguageFolder {
     pub architecture: String,
     /// The precision, as the folder names it: `exact`, `q4`, `fp16` …
     pub precision: String,
+    /// What whoever uses it should know, if the folder says so.
+    pub remark: Option<String>,
     /// The tokens that end a reply.
     pub eos: Vec<u32>,
     /// The token that begins a text.
@@ -121,6 +123,7 @@ struct Description {
     original_window: Option<usize>,
     architecture: String,
     precision: String,
+    remark: Option<String>,
     eos: Vec<u32>,
     bos: Option<u32>,
     /// The file that said so.
@@ -242,6 +245,7 @@ impl Description {
             shape,
             architecture: self.architecture,
             precision: self.precision,
+            remark: self.remark,
             eos: self.eos,
             bos: self.bos,
             weight_bytes,

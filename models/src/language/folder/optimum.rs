@@ -105,6 +105,7 @@ pub(super) fn read(folder: &Path, variant: Option<&str>) -> Result<Description, 
         architecture: json::text(config, "model_type")
             .unwrap_or("unknown")
             .to_owned(),
+        remark: None,
         precision: match found.variant {
             "" => "f32".to_owned(),
             suffix => suffix.to_owned(),

@@ -58,6 +58,7 @@ pub(super) fn read(folder: &Path) -> Result<Description, FolderError> {
         architecture: json::text(&manifest, "architecture")
             .unwrap_or("unknown")
             .to_owned(),
+        remark: json::text(&manifest, "remark").map(str::to_owned),
         precision: json::text(&manifest, "precision")
             .unwrap_or("unknown")
             .to_owned(),

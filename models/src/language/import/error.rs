@@ -7,6 +7,8 @@ use crate::gguf::{GgufError, MetadataError};
 use crate::language::architecture::ArchitectureError;
 use crate::language::lower::LowerError;
 
+use super::Room;
+
 /// Why a model can't be imported, in one line. Nothing is left of the attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
@@ -59,15 +61,8 @@ pub enum ImportError {
         found: usize,
     },
     /// The device has too little room.
-    #[error("not enough room in {}: expected {needed} MB, found {free} MB free; free some or choose another folder", folder.display())]
-    Room {
-        /// Where the folder would be made.
-        folder: PathBuf,
-        /// Megabytes that may be needed.
-        needed: u64,
-        /// Megabytes that are free.
-        free: u64,
-    },
+    #[error(transparent)]
+    Room(#[from] Room),
     /// The machine has too little memory.
     #[error(
         "not enough memory to import: expected {needed} MB, found {free} MB available; stop other programs or import on another machine"

@@ -9,6 +9,9 @@ use crate::language::architecture::Description;
 /// Raised when a reader of the old form would misunderstand the new one.
 pub const SCHEMA: u32 = 1;
 
+/// The key of a GGUF file whose text is passed on to the manifest, for whoever uses the model.
+pub const REMARK_KEY: &str = "firstword.remark";
+
 /// The manifest of an imported model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -26,6 +29,9 @@ pub struct Manifest {
     pub precision: String,
     /// The version of the program that made it.
     pub importer: String,
+    /// What whoever uses the model should know of it, if the source says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
     /// What the source says of its licence.
     pub licence: Option<String>,
     /// Layers.
@@ -116,6 +122,7 @@ impl Manifest {
             flavour: request.flavour.name().to_owned(),
             precision: request.precision.name().to_owned(),
             importer: env!("CARGO_PKG_VERSION").to_owned(),
+            remark: metadata.find::<&str>(REMARK_KEY)?.map(str::to_owned),
             licence: metadata.find::<&str>("general.license")?.map(str::to_owned),
             layers: description.layers.len(),
             kv_heads: description.kv_heads,

@@ -28,14 +28,15 @@ use std::str::FromStr;
 
 pub use calibrate::{Calibrated, Calibration};
 pub use error::ImportError;
-pub use manifest::{Manifest, Quality, Rope, Source};
+pub use manifest::{Manifest, Quality, REMARK_KEY, Rope, Source};
+pub use room::{Room, check_room};
 
 use super::architecture::Description;
 use super::lower::{
     self, Exact, Fast, Flavour, Float, Fused, Lowering, Plain, Reading, Recipe, Smoothing,
     Symmetric,
 };
-use crate::gguf::{Gguf, Metadata};
+use crate::gguf::{Gguf, Kind, Metadata};
 use crate::onnx::{Builder, DataFile};
 
 /// The graph's file in a folder.
@@ -83,6 +84,12 @@ impl Precision {
             Self::Balanced => Box::new(Fast::balanced()),
             Self::Fast => Box::new(Fast::default()),
         }
+    }
+
+    /// At most so many bytes are laid down for each weight that is stored as `kind`.
+    #[must_use]
+    pub fn bytes_per_weight(self, kind: Kind) -> f64 {
+        self.recipe().bytes_per_weight(kind)
     }
 
     /// Whether it gains by moving range from inputs into weights.
