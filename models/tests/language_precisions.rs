@@ -27,7 +27,7 @@ fn products_of_bytes_are_exact_on_this_cpu_even_at_the_limit() {
             let loud: Vec<f32> = (0..inputs)
                 .map(|k| sign * (1.0 + ((n * 31 + k * 17) % 13) as f32 / 13.0))
                 .collect();
-            column::quantise(&loud, row);
+            column::quantise(&loud, row, column::PAIR);
         }
         let mut turned = vec![0u8; codes.len()];
         for (n, row) in codes.chunks_exact(inputs).enumerate() {

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::io;
 
 pub use decoder::{Flavour, decoder};
-pub use fast::Fast;
+pub use fast::{Fast, Twice};
 pub use float::Float;
 pub use fused::Fused;
 pub use nbits::{Exact, Packed, embedding, multiply, pack};
