@@ -3,20 +3,21 @@
 //!
 //! Two models walk through the text side by side, one layer at a time, so that the memory in use is that of one layer
 //! and not of a model: `exact`, which shows the inputs of its products, and the one that is imported, with the factors
-//! chosen from them. Factors are chosen on the first part of the text, distances measured on the rest.
+//! chosen from them. Factors are chosen on the first part of the text, distances measured on the rest. Of a model
+//! nothing is kept between layers but what goes on to the next one; the head is run for some thousand words at a time.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use firstword_targets::{Cpu, Library, one_line};
-use ort::session::{Session, SessionInputValue};
+use ort::session::{Session, SessionInputValue, SessionOutputs};
 use ort::value::Tensor;
 
+use super::distance::Distance;
 use super::{ImportError, Precision, Quality};
 use crate::language::architecture::{Description, Linear};
 use crate::language::lower::smoothing::{Choice, Inputs, Rows, factors};
 use crate::language::lower::{
-    LowerError, Lowering, Place, Reading, Role, Smoothing, Stage, Twice, Weight, stage,
+    LowerError, Lowering, Place, Reading, Role, Smoothing, Stage, Twice, Weight, head, stage,
 };
 
 /// The text both are done on: prose, talk, code, tables and other languages, written for this purpose.
@@ -29,8 +30,9 @@ pub const NAME: &str = "firstword calibration text 1";
 /// spent where it takes most away.
 const MOST: f64 = 0.02;
 
-/// Rows whose logits are computed at once.
-const ROWS: usize = 32;
+/// Words whose logits are computed at once. Gemma's head, 262 144 by 640, takes 0.7 GB in one piece as it is prepared,
+/// and its logits of one row 1 MB.
+const WORDS: usize = 16_384;
 
 /// What is needed to run a model while it is imported.
 #[derive(Clone, Copy)]
@@ -85,57 +87,44 @@ impl Calibration<'_> {
             .flat_map(|layer| roles.map(|role| weights(description, layer, role)))
             .sum();
         let none = Smoothing::new();
-        let mut exact = Hidden::default();
-        let mut other = Hidden::default();
-        let last = description.layers.len() - 1;
-        for layer in 0..=last {
-            let rows = if layer == last {
-                seen..length - 1
-            } else {
-                0..0
-            };
+        let mut exact = self.embedded(description, reading).map_err(lowered)?;
+        let mut other = exact.clone();
+        for layer in 0..description.layers.len() {
             let lowering = |smoothing| Lowering {
                 description,
                 window: length,
                 smoothing,
             };
-            let graph = stage(
-                &lowering(&none),
-                reading,
-                layer,
-                Precision::Exact.recipe(&twice).as_mut(),
-            )
-            .map_err(lowered)?;
-            let inputs = self.walk(description, &graph, &mut exact, rows.clone())?;
-            drop(graph);
-            if precision.is_smoothed() {
-                for (role, mut inputs) in inputs {
-                    inputs.magnitudes.truncate(seen * inputs.channels);
-                    let choice =
-                        choose(description, reading, layer, role, &inputs).map_err(lowered)?;
-                    let part = weights(description, layer, role) as f64 / all as f64;
-                    let place = Place { layer, role };
-                    let chosen = if precision == Precision::Balanced || choice.gain() > MOST * part
-                    {
-                        twice.insert(place);
-                        choice.twice
-                    } else {
-                        choice.once
-                    };
-                    smoothing.insert(place, chosen.values);
-                }
+            let mut recipe = Precision::Exact.recipe(&twice);
+            let graph =
+                stage(&lowering(&none), reading, layer, recipe.as_mut()).map_err(lowered)?;
+            let shown = if precision.is_smoothed() { seen } else { 0 };
+            for (role, inputs) in self.walk(description, graph, &mut exact, shown)? {
+                let choice = choose(description, reading, layer, role, &inputs).map_err(lowered)?;
+                let part = weights(description, layer, role) as f64 / all as f64;
+                let place = Place { layer, role };
+                let factors = if precision == Precision::Balanced || choice.gain() > MOST * part {
+                    twice.insert(place);
+                    choice.twice
+                } else {
+                    choice.once
+                };
+                smoothing.insert(place, factors.values);
             }
-            let graph = stage(
-                &lowering(&smoothing),
-                reading,
-                layer,
-                precision.recipe(&twice).as_mut(),
-            )
-            .map_err(lowered)?;
-            self.walk(description, &graph, &mut other, rows)?;
+            let mut recipe = precision.recipe(&twice);
+            let graph =
+                stage(&lowering(&smoothing), reading, layer, recipe.as_mut()).map_err(lowered)?;
+            self.walk(description, graph, &mut other, 0)?;
         }
-        let next = &self.tokens[seen + 1..];
-        let quality = compare(&exact.logits, &other.logits, description.vocabulary, next);
+        // What comes after a token tells how well it was foreseen; after the last one nothing comes.
+        let measured = seen * description.width..(length - 1) * description.width;
+        let quality = self.compared(
+            description,
+            reading,
+            precision,
+            [&exact.normed[measured.clone()], &other.normed[measured]],
+            &self.tokens[seen + 1..],
+        )?;
         Ok(Calibrated {
             smoothing,
             twice,
@@ -143,122 +132,156 @@ impl Calibration<'_> {
         })
     }
 
-    /// Takes one layer: `hidden` is replaced by what comes out; of `rows` the logits are added.
+    /// The text's embeddings, as the file has them.
+    fn embedded(
+        &self,
+        description: &Description,
+        reading: &Reading<'_>,
+    ) -> Result<Hidden, LowerError> {
+        let table = Weight::new(reading, &description.embedding);
+        let mut sum = vec![0.0; self.tokens.len() * description.width];
+        for (&token, row) in self
+            .tokens
+            .iter()
+            .zip(sum.chunks_exact_mut(description.width))
+        {
+            let token = token as usize;
+            table.floats(token..token + 1, row)?;
+        }
+        if let Some(scale) = description.embedding_scale {
+            sum.iter_mut().for_each(|v| *v *= scale);
+        }
+        Ok(Hidden {
+            sum,
+            normed: Vec::new(),
+        })
+    }
+
+    /// Takes one layer: `hidden` is replaced by what comes out. Of the first `shown` tokens says what goes into each
+    /// product.
     fn walk(
         &self,
         description: &Description,
-        graph: &Stage,
+        graph: Stage,
         hidden: &mut Hidden,
-        rows: Range<usize>,
+        shown: usize,
     ) -> Result<Vec<(Role, Inputs)>, ImportError> {
-        let mut session = self
-            .cpu
-            .session_from_bytes(self.library, "a layer", &graph.model)
-            .map_err(|error| failed(error.to_string()))?;
-        let mut came = self.step(
-            description,
-            graph,
-            &mut session,
-            hidden,
-            0..self.tokens.len(),
-        )?;
-        for start in rows.clone().step_by(ROWS) {
-            let some = start..(start + ROWS).min(rows.end);
-            let mut logits = self
-                .step(description, graph, &mut session, hidden, some)?
-                .logits;
-            hidden.logits.append(&mut logits);
-        }
-        hidden.values = std::mem::take(&mut came.sum);
-        Ok(came.inputs)
-    }
-
-    fn step(
-        &self,
-        description: &Description,
-        graph: &Stage,
-        session: &mut Session,
-        hidden: &Hidden,
-        rows: Range<usize>,
-    ) -> Result<Came, ImportError> {
-        let length = self.tokens.len();
+        let Stage {
+            model,
+            sum,
+            normed,
+            inputs,
+        } = graph;
+        let mut session = self.session("a layer", model)?;
+        let (length, width) = (self.tokens.len(), description.width);
         let (heads, size) = (description.kv_heads, description.head_dim);
-        let ids: Vec<i64> = self.tokens.iter().map(|&t| i64::from(t)).collect();
-        let wanted: Vec<i64> = rows.clone().map(|row| row as i64).collect();
-        // All rows are asked for to go on to the next layer: logits would be too many.
-        let goes_on = rows.len() == length;
-        let mut inputs: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = Vec::new();
         let cache =
             || Tensor::from_array(([1, heads, length, size], vec![0f32; heads * length * size]));
-        inputs.push((
-            "input_ids".into(),
-            Tensor::from_array(([1, length], ids)).map_err(ran)?.into(),
-        ));
+        let ids: Vec<i64> = self.tokens.iter().map(|&t| i64::from(t)).collect();
+        let ids = Tensor::from_array(([1, length], ids)).map_err(ran)?;
         let mask = Tensor::from_array(([1, length], vec![1i64; length])).map_err(ran)?;
-        inputs.push(("attention_mask".into(), mask.into()));
-        let wanted = Tensor::from_array(([rows.len()], wanted)).map_err(ran)?;
-        inputs.push(("logit_rows".into(), wanted.into()));
-        for part in ["key", "value"] {
-            let name = format!("past_key_values.0.{part}");
-            inputs.push((name.into(), cache().map_err(ran)?.into()));
+        let rows: Vec<i64> = (0..length as i64).collect();
+        let rows = Tensor::from_array(([length], rows)).map_err(ran)?;
+        let values = std::mem::take(&mut hidden.sum);
+        let values = Tensor::from_array(([1, length, width], values)).map_err(ran)?;
+        let given: Vec<(Cow<'_, str>, SessionInputValue<'_>)> = vec![
+            ("input_ids".into(), ids.into()),
+            ("attention_mask".into(), mask.into()),
+            ("logit_rows".into(), rows.into()),
+            ("hidden".into(), values.into()),
+            ("past_key_values.0.key".into(), cache().map_err(ran)?.into()),
+            (
+                "past_key_values.0.value".into(),
+                cache().map_err(ran)?.into(),
+            ),
+        ];
+        let outputs = session.run(given).map_err(ran)?;
+        hidden.sum = taken(&outputs, &sum)?.to_vec();
+        hidden.normed = taken(&outputs, &normed)?.to_vec();
+        if shown == 0 {
+            return Ok(Vec::new());
         }
-        if session
-            .inputs()
-            .iter()
-            .any(|input| input.name() == "hidden")
-        {
-            let shape = [1, length, description.width];
-            let values = Tensor::from_array((shape, hidden.values.clone())).map_err(ran)?;
-            inputs.push(("hidden".into(), values.into()));
+        inputs
+            .into_iter()
+            .map(|(role, name)| {
+                let values = taken(&outputs, &name)?;
+                let channels = values.len() / length;
+                let magnitudes = values[..shown * channels].iter().map(|v| v.abs());
+                let magnitudes = magnitudes.collect();
+                Ok((
+                    role,
+                    Inputs {
+                        magnitudes,
+                        channels,
+                    },
+                ))
+            })
+            .collect()
+    }
+
+    /// The distance of two models by what goes into their heads (`exact` first, rows of the model's width); `next` are
+    /// the tokens that came.
+    fn compared(
+        &self,
+        description: &Description,
+        reading: &Reading<'_>,
+        precision: Precision,
+        normed: [&[f32]; 2],
+        next: &[u32],
+    ) -> Result<Quality, ImportError> {
+        let mut distance = Distance::new(next);
+        for start in (0..description.vocabulary).step_by(WORDS) {
+            let words = start..(start + WORDS).min(description.vocabulary);
+            let logits = |precision: Precision, normed: &[f32]| {
+                let mut recipe = precision.recipe(&Twice::new());
+                let model =
+                    head(description, reading, words.clone(), recipe.as_mut()).map_err(lowered)?;
+                let mut session = self.session("the head", model)?;
+                let shape = [next.len(), description.width];
+                let normed = Tensor::from_array((shape, normed.to_vec())).map_err(ran)?;
+                let outputs = session.run(ort::inputs!["normed" => normed]).map_err(ran)?;
+                Ok::<_, ImportError>(taken(&outputs, "logits")?.to_vec())
+            };
+            let exact = logits(Precision::Exact, normed[0])?;
+            let other = logits(precision, normed[1])?;
+            distance.add(words.start, words.len(), &exact, &other);
         }
-        let outputs = session.run(inputs).map_err(ran)?;
-        let take = |name: &str| -> Result<Vec<f32>, ImportError> {
-            let value = outputs
-                .get(name)
-                .ok_or_else(|| failed(format!("no output {name}")))?;
-            Ok(value.try_extract_tensor::<f32>().map_err(ran)?.1.to_vec())
-        };
-        if !goes_on {
-            return Ok(Came {
-                logits: take("logits")?,
-                ..Came::default()
-            });
-        }
-        let mut shown = Vec::new();
-        for (role, name) in &graph.inputs {
-            let mut magnitudes = take(name)?;
-            magnitudes.iter_mut().for_each(|v| *v = v.abs());
-            let channels = magnitudes.len() / length;
-            shown.push((
-                *role,
-                Inputs {
-                    magnitudes,
-                    channels,
-                },
-            ));
-        }
-        Ok(Came {
-            sum: take(&graph.sum)?,
-            inputs: shown,
-            logits: Vec::new(),
+        let found = distance.found();
+        Ok(Quality {
+            kl: found.kl,
+            top1: found.top1,
+            perplexity_ratio: found.perplexity_ratio,
+            against: Precision::Exact.name().to_owned(),
+            text: NAME.to_owned(),
         })
+    }
+
+    /// A session that gives all its memory back; the model's bytes are gone when it is there.
+    fn session(&self, name: &str, model: Vec<u8>) -> Result<Session, ImportError> {
+        let cpu = Cpu {
+            arena: false,
+            memory_pattern: false,
+            ..self.cpu.clone()
+        };
+        cpu.session_from_bytes(self.library, name, &model)
+            .map_err(|error| failed(error.to_string()))
     }
 }
 
 /// Where a walk is.
-#[derive(Default)]
+#[derive(Clone)]
 struct Hidden {
     /// `[S, width]`, out of the last layer taken.
-    values: Vec<f32>,
-    logits: Vec<f32>,
+    sum: Vec<f32>,
+    /// The same as the head takes it; of use after the last layer.
+    normed: Vec<f32>,
 }
 
-/// What came out of a layer.
-#[derive(Default)]
-struct Came {
-    sum: Vec<f32>,
-    inputs: Vec<(Role, Inputs)>,
-    logits: Vec<f32>,
+fn taken<'o>(outputs: &'o SessionOutputs<'_>, name: &str) -> Result<&'o [f32], ImportError> {
+    let value = outputs
+        .get(name)
+        .ok_or_else(|| failed(format!("no output {name}")))?;
+    Ok(value.try_extract_tensor::<f32>().map_err(ran)?.1)
 }
 
 /// Matrices as rows, read piece by piece.
@@ -327,44 +350,6 @@ fn choose(
     factors(inputs, &share, &mut Matrices(weights.collect()))
 }
 
-/// Distances between two models' logits, rows of `vocabulary`; `next` are the tokens that came.
-fn compare(exact: &[f32], other: &[f32], vocabulary: usize, next: &[u32]) -> Quality {
-    let (mut kl, mut same, mut surprise, mut rows) = (0.0, 0usize, 0.0, 0usize);
-    let pairs = exact
-        .chunks_exact(vocabulary)
-        .zip(other.chunks_exact(vocabulary));
-    for ((exact, other), &token) in pairs.zip(next) {
-        let (of_exact, of_other) = (log_sum(exact), log_sum(other));
-        for (&e, &o) in exact.iter().zip(other) {
-            let (e, o) = (f64::from(e) - of_exact, f64::from(o) - of_other);
-            kl += e.exp() * (e - o);
-        }
-        same += usize::from(most_likely(exact) == most_likely(other));
-        let at = token as usize;
-        surprise += (f64::from(exact[at]) - of_exact) - (f64::from(other[at]) - of_other);
-        rows += 1;
-    }
-    let rows = rows.max(1) as f64;
-    Quality {
-        kl: kl / rows,
-        top1: same as f64 / rows,
-        perplexity_ratio: (surprise / rows).exp(),
-        against: Precision::Exact.name().to_owned(),
-        text: NAME.to_owned(),
-    }
-}
-
-/// ln Σ exp of a row.
-fn log_sum(row: &[f32]) -> f64 {
-    let most = row.iter().fold(f32::NEG_INFINITY, |most, &v| most.max(v));
-    let sum: f64 = row.iter().map(|&v| f64::from(v - most).exp()).sum();
-    f64::from(most) + sum.ln()
-}
-
-fn most_likely(row: &[f32]) -> Option<usize> {
-    (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b]))
-}
-
 fn lowered(error: LowerError) -> ImportError {
     match error {
         LowerError::Cancelled => ImportError::Cancelled,
@@ -378,32 +363,4 @@ fn failed(said: String) -> ImportError {
 
 fn ran<R>(error: ort::Error<R>) -> ImportError {
     failed(one_line(error.message()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // By hand: p = (3/4, 1/4) against q = (1/2, 1/2): KL = 3/4 ln(3/2) + 1/4 ln(1/2); the token that came is the
-    // second: surprise 1/4 against 1/2, so the other's perplexity is half.
-    #[test]
-    fn distances_are_those_of_the_textbook() {
-        let exact = [3f32.ln() + 5.0, 5.0];
-        let other = [0.0, 1e-7];
-        let quality = compare(&exact, &other, 2, &[1]);
-        let kl = 0.75 * 1.5f64.ln() + 0.25 * 0.5f64.ln();
-        assert!((quality.kl - kl).abs() < 1e-6, "{quality:?}");
-        assert!((quality.perplexity_ratio - 0.5).abs() < 1e-6);
-        assert_eq!(quality.top1, 0.0);
-    }
-
-    #[test]
-    fn a_model_is_no_distance_from_itself() {
-        let logits = [1.0, -2.0, 700.0, 3.0, 3.5, -1.0];
-        let quality = compare(&logits, &logits, 3, &[2, 0]);
-        assert_eq!(
-            (quality.kl, quality.top1, quality.perplexity_ratio),
-            (0.0, 1.0, 1.0)
-        );
-    }
 }

@@ -12,6 +12,7 @@
 //! any time the goal is not there, or whole. Whatever goes wrong, nothing else is left.
 
 pub mod calibrate;
+mod distance;
 mod error;
 mod folder;
 mod genai;
@@ -186,7 +187,8 @@ pub struct ImportRequest<'a> {
 /// Writes the tokenizer that metadata describe into a folder; an error is one line.
 pub type TokenizerFiles = dyn Fn(&Metadata, &Path) -> Result<(), String>;
 
-/// How far an import is, in bytes of the source file: they are read twice, once for their hash.
+/// How far an import is, in bytes of the source file: they are read twice, once for their hash, and four times more
+/// where factors are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// Read so far.
@@ -197,7 +199,8 @@ pub struct Progress {
 
 /// Imports a model. `progress` is told about every quarter of a megabyte, and stops the import by breaking.
 ///
-/// Memory in use does not grow with the model, but for the scales of its largest matrix, and all its codes in `plain`.
+/// Memory in use does not grow with the model, but for the scales of its largest matrix, and all its codes in `plain`;
+/// with calibration for its largest layer, which is run, and never for its vocabulary.
 ///
 /// # Errors
 ///
@@ -225,7 +228,12 @@ pub fn import(
 
     let bytes: u64 = gguf.parts().map(|(_, bytes)| bytes).sum();
     let weights: u64 = gguf.tensors().iter().map(|tensor| tensor.bytes).sum();
-    let total = bytes + weights;
+    let times = match request.calibration {
+        None => 1,
+        Some(_) if !request.precision.is_smoothed() => 3,
+        Some(_) => 5,
+    };
+    let total = bytes + times * weights;
     let done = Cell::new(0);
     let progress = RefCell::new(progress);
     let tell = |more: u64| {

@@ -126,13 +126,8 @@ impl Walk<'_> {
     fn head(&mut self, normed: &Value) -> Result<(), LowerError> {
         let d = self.lowering.description;
         let table = Weight::new(self.reading, &d.head);
-        let mut logits = self.recipe.head(self.g, normed, &table)?;
-        if let Some(cap) = d.softcap {
-            let (cap, inverse) = (self.g.scalar(cap), self.g.scalar(cap.recip()));
-            logits = self.g.op("Mul", &[&logits, &inverse], &[]);
-            logits = self.g.op("Tanh", &[&logits], &[]);
-            logits = self.g.op("Mul", &[&logits, &cap], &[]);
-        }
+        let logits = self.recipe.head(self.g, normed, &table)?;
+        let logits = capped(self.g, logits, d.softcap);
         let named = self.g.named("logits");
         self.g.op_to("Identity", &[&logits], &[&named], &[]);
         let rows = self.flavour.rows();
@@ -293,6 +288,15 @@ impl Walk<'_> {
         }
         Ok(self.g.floats(&[values.len()], &values))
     }
+}
+
+/// `cap · tanh(logits / cap)`, where there is a cap.
+pub(super) fn capped(g: &mut Builder, logits: Value, cap: Option<f32>) -> Value {
+    let Some(cap) = cap else { return logits };
+    let (cap, inverse) = (g.scalar(cap), g.scalar(cap.recip()));
+    let logits = g.op("Mul", &[&logits, &inverse], &[]);
+    let logits = g.op("Tanh", &[&logits], &[]);
+    g.op("Mul", &[&logits, &cap], &[])
 }
 
 fn at(layer: usize, role: Role) -> Place {

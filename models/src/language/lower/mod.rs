@@ -20,6 +20,7 @@ mod weight;
 use std::collections::HashMap;
 use std::io;
 
+use decoder::capped;
 pub use decoder::{Flavour, decoder};
 pub use fast::{Fast, Twice};
 pub use float::Float;
@@ -27,7 +28,7 @@ pub use fused::Fused;
 pub use nbits::{Exact, Packed, embedding, multiply, pack};
 pub use plain::Plain;
 pub use recipe::{Place, Product, Recipe, Role};
-pub use stage::{Stage, stage};
+pub use stage::{Stage, head, stage};
 pub use symmetric::Symmetric;
 pub use weight::{Reading, Weight};
 

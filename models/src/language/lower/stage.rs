@@ -1,14 +1,17 @@
-//! One layer as a graph of its own, so that a model can be run layer by layer in the memory of one.
+//! Parts of a model as graphs of their own, so that it can be run in the memory of one of them: each layer, and the
+//! head in pieces. The embedding is no part: its rows are read where they are wanted.
 //!
-//! Beside the inputs of [`Fused`]: `hidden` f32 `[B, S, width]`, what came out of the layer before (the first layer
-//! has the embedding instead). `past_key_values.0.*` may be any memory that holds `S` positions.
+//! A layer has, beside the inputs of [`Fused`]: `hidden` f32 `[B, S, width]`, what came out of the layer before, or the
+//! embeddings. `past_key_values.0.*` may be any memory that holds `S` positions.
+
+use std::ops::Range;
 
 use super::{
     Flavour, Fused, LowerError, Lowering, Place, Product, Reading, Recipe, Role, Smoothing, Weight,
-    decoder,
+    capped, decoder,
 };
 use crate::gguf::Kind;
-use crate::language::architecture::{Activation, Description};
+use crate::language::architecture::{Activation, Description, Matrix};
 use crate::onnx::{Builder, Element, Size, Value};
 
 /// A layer's graph.
@@ -18,11 +21,13 @@ pub struct Stage {
     pub model: Vec<u8>,
     /// The output `[B, R, width]` that the next layer takes.
     pub sum: String,
+    /// The output `[B, R, width]` that the head takes after the last layer; of no use before.
+    pub normed: String,
     /// Outputs `[B, S, channels]`: what goes into each product of the layer.
     pub inputs: Vec<(Role, String)>,
 }
 
-/// Writes layer `layer` of a model; the last one with the head, whose output is `logits`.
+/// Writes layer `layer` of a model.
 ///
 /// # Errors
 ///
@@ -34,13 +39,12 @@ pub fn stage(
     recipe: &mut dyn Recipe,
 ) -> Result<Stage, LowerError> {
     let whole = lowering.description;
-    let (first, last) = (layer == 0, layer + 1 == whole.layers.len());
     let description = Description {
         layers: whole.layers.get(layer).cloned().into_iter().collect(),
-        embedding_scale: whole.embedding_scale.filter(|_| first),
-        softcap: whole.softcap.filter(|_| last),
-        // Where there is no head, its input is shown in its place.
-        vocabulary: if last { whole.vocabulary } else { whole.width },
+        embedding_scale: None,
+        softcap: None,
+        // There is no head: its input is shown in its place.
+        vocabulary: whole.width,
         ..whole.clone()
     };
     let smoothing: Smoothing = lowering
@@ -61,8 +65,6 @@ pub fn stage(
     let mut shown = Shown {
         recipe,
         layer,
-        first,
-        last,
         width: whole.width,
         inputs: Vec::new(),
     };
@@ -85,9 +87,38 @@ pub fn stage(
         .collect();
     Ok(Stage {
         sum: sum.name().to_owned(),
+        normed: "logits".to_owned(),
         model: g.finish("layer")?,
         inputs,
     })
+}
+
+/// Writes the head for the words `words` alone: from `normed` f32 `[R, width]` to `logits` f32 `[R, words]`.
+///
+/// # Errors
+///
+/// [`LowerError`].
+pub fn head(
+    description: &Description,
+    reading: &Reading<'_>,
+    words: Range<usize>,
+    recipe: &mut dyn Recipe,
+) -> Result<Vec<u8>, LowerError> {
+    let whole = &description.head;
+    let start = whole.rows.start;
+    let some = Matrix {
+        rows: start + words.start..start + words.end,
+        ..whole.clone()
+    };
+    let mut g = Builder::new(Fused::default().opset());
+    let rows = Size::Named("R");
+    let normed = g.input("normed", Element::F32, &[rows, Size::Is(description.width)]);
+    let logits = recipe.head(&mut g, &normed, &Weight::new(reading, &some))?;
+    let logits = capped(&mut g, logits, description.softcap);
+    let named = g.named("logits");
+    g.op_to("Identity", &[&logits], &[&named], &[]);
+    g.output(&named, Element::F32, &[rows, Size::Is(words.len())]);
+    Ok(g.finish("head")?)
 }
 
 /// Fused, with the last sum kept.
@@ -156,8 +187,6 @@ struct Shown<'r> {
     recipe: &'r mut dyn Recipe,
     /// Of the whole model.
     layer: usize,
-    first: bool,
-    last: bool,
     width: usize,
     inputs: Vec<(Role, Value, usize)>,
 }
@@ -192,25 +221,19 @@ impl Recipe for Shown<'_> {
     fn embedding(
         &mut self,
         g: &mut Builder,
-        ids: &Value,
-        table: &Weight<'_>,
+        _: &Value,
+        _: &Weight<'_>,
     ) -> Result<Value, LowerError> {
-        if self.first {
-            return self.recipe.embedding(g, ids, table);
-        }
         let shape = [Size::Named("B"), Size::Named("S"), Size::Is(self.width)];
         Ok(g.input("hidden", Element::F32, &shape))
     }
 
     fn head(
         &mut self,
-        g: &mut Builder,
+        _: &mut Builder,
         input: &Value,
-        table: &Weight<'_>,
+        _: &Weight<'_>,
     ) -> Result<Value, LowerError> {
-        if self.last {
-            return self.recipe.head(g, input, table);
-        }
         Ok(input.clone())
     }
 }
