@@ -22,15 +22,19 @@ const LARGEST: f32 = 127.0;
 const TRIED: [f32; 6] = [1.0, 0.92, 0.84, 0.76, 0.68, 0.6];
 
 /// Lays `weights` down in `codes`, as many, and returns their scale: a weight is about its code times the scale.
-///
-/// Of a few scales the one with the smallest mean square error is taken. Weights that are no numbers count as 0. `pair`
-/// is [`PAIR`] or [`ANY_PAIR`].
+/// `pair` is [`PAIR`] or [`ANY_PAIR`].
 ///
 /// # Panics
 ///
 /// Where `codes` is not as long as `weights`: a bug.
 pub fn quantise(weights: &[f32], codes: &mut [i8], pair: i32) -> f32 {
-    assert_eq!(weights.len(), codes.len(), "a code for each weight");
+    let scale = scale(weights, pair);
+    code(weights, scale, codes, pair);
+    scale
+}
+
+/// Of a few scales the one with the smallest mean square error. Weights that are no numbers count as 0.
+pub fn scale(weights: &[f32], pair: i32) -> f32 {
     let whole = unclipped(weights, pair);
     let mut best = (f32::INFINITY, whole);
     for part in TRIED {
@@ -42,7 +46,17 @@ pub fn quantise(weights: &[f32], codes: &mut [i8], pair: i32) -> f32 {
             }
         }
     }
-    let inverse = best.1.recip();
+    best.1
+}
+
+/// Lays `weights` down in `codes`, as many, with this scale.
+///
+/// # Panics
+///
+/// Where `codes` is not as long as `weights`: a bug.
+pub fn code(weights: &[f32], scale: f32, codes: &mut [i8], pair: i32) {
+    assert_eq!(weights.len(), codes.len(), "a code for each weight");
+    let inverse = scale.recip();
     for (two, codes) in weights.chunks(2).zip(codes.chunks_mut(2)) {
         let [first, second] = coded(two, inverse, pair);
         codes[0] = first as i8;
@@ -50,7 +64,6 @@ pub fn quantise(weights: &[f32], codes: &mut [i8], pair: i32) -> f32 {
             *code = second as i8;
         }
     }
-    best.1
 }
 
 /// The smallest scale at which nothing is clipped (but for rounding); 1 where all is 0.

@@ -222,8 +222,7 @@ fn lay(g: &mut Builder, weights: &[Weight<'_>], pair: i32) -> Result<Laid, Lower
         let some = (HELD / rows.max(1)).max(1);
         for start in (0..columns).step_by(some) {
             let held = start..(start + some).min(columns);
-            let (codes, found) = codes(weights, held.clone(), pair)?;
-            scales = found;
+            let codes = codes(weights, held.clone(), pair, &mut scales)?;
             for start in (0..held.len()).step_by(TURNED) {
                 let some = TURNED.min(held.len() - start);
                 turned.clear();
@@ -244,16 +243,17 @@ fn lay(g: &mut Builder, weights: &[Weight<'_>], pair: i32) -> Result<Laid, Lower
     })
 }
 
-/// The codes of these columns, row by row, and the scales of all rows.
+/// The codes of these columns, row by row. The scales of all rows are found the first time.
 fn codes(
     weights: &[Weight<'_>],
     held: Range<usize>,
     pair: i32,
-) -> Result<(Vec<i8>, Vec<f32>), LowerError> {
+    scales: &mut Vec<f32>,
+) -> Result<Vec<i8>, LowerError> {
     let rows: usize = weights.iter().map(Weight::rows).sum();
     let mut codes = Vec::with_capacity(rows * held.len());
-    let mut scales = Vec::with_capacity(rows);
     let (mut floats, mut whole) = (Vec::new(), Vec::new());
+    let mut n = 0;
     for weight in weights {
         let columns = weight.columns();
         let at_once = (PIECE / columns.max(1)).max(1);
@@ -263,10 +263,14 @@ fn codes(
             floats.resize(range.len() * columns, 0.0);
             weight.floats(range, &mut floats)?;
             for row in floats.chunks_exact(columns) {
-                scales.push(column::quantise(row, &mut whole, pair));
+                if n == scales.len() {
+                    scales.push(column::scale(row, pair));
+                }
+                column::code(row, scales[n], &mut whole, pair);
                 codes.extend_from_slice(&whole[held.clone()]);
+                n += 1;
             }
         }
     }
-    Ok((codes, scales))
+    Ok(codes)
 }
