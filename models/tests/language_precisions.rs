@@ -20,14 +20,20 @@ fn products_of_bytes_are_exact_on_this_cpu_even_at_the_limit() {
         return;
     };
     // Also sizes that are no multiple of a kernel's, and one row as in a decode step.
-    for (inputs, outputs, tokens) in [(64, 32, 5), (33, 7, 1), (31, 19, 3), (576, 48, 64)] {
+    let sizes = [(64, 32, 5), (33, 7, 1), (31, 19, 3), (576, 48, 64)];
+    // Bytes up to 255 with weights kept within the limit; bytes up to 128 with any weights.
+    let limits = [(column::PAIR, 255), (column::ANY_PAIR, 128)];
+    for ((inputs, outputs, tokens), (pair, most)) in sizes
+        .into_iter()
+        .flat_map(|size| limits.map(|limit| (size, limit)))
+    {
         let mut codes = vec![0i8; inputs * outputs];
         for (n, row) in codes.chunks_exact_mut(inputs).enumerate() {
             let sign = if n % 2 == 0 { 1.0 } else { -1.0 };
             let loud: Vec<f32> = (0..inputs)
                 .map(|k| sign * (1.0 + ((n * 31 + k * 17) % 13) as f32 / 13.0))
                 .collect();
-            column::quantise(&loud, row);
+            column::quantise(&loud, row, pair);
         }
         let mut turned = vec![0u8; codes.len()];
         for (n, row) in codes.chunks_exact(inputs).enumerate() {
@@ -53,9 +59,9 @@ fn products_of_bytes_are_exact_on_this_cpu_even_at_the_limit() {
 
         let bytes: Vec<u8> = (0..tokens * inputs)
             .map(|n| match n % 7 {
-                0..5 => 255,
+                0..5 => most,
                 5 => 1,
-                _ => (n % 256) as u8,
+                _ => (n % 256) as u8 % most,
             })
             .collect();
         let tensor = Tensor::from_array(([tokens, inputs], bytes.clone())).unwrap();
@@ -96,16 +102,30 @@ fn calibrated(entry: &str, golden: &str, precision: Precision) -> Option<[f64; 3
     compare(entry, golden, precision, Some(calibration))
 }
 
-// KL 0.02 and top-1 .91 are the project's bounds. Its third, a perplexity within 2 %, is not reached: 1.029 here. A KL of
-// 0.012 moves the mean of 146 tokens by more than 1 % one way or the other (a standard deviation), and `exact` is at
-// 1.0085; what is asserted is what was measured, so that it does not become worse unnoticed.
+// The project's bounds for the default.
+fn assert_fast([kl, top1, perplexity]: [f64; 3]) {
+    assert!(kl <= 0.02, "KL {kl}");
+    assert!(top1 >= 0.91, "top-1 {top1}");
+    assert!((perplexity - 1.0).abs() <= 0.02, "perplexity {perplexity}");
+}
+
 #[test]
-fn smollm2_fast_is_near_the_reference() {
+fn smollm2_fast_is_the_reference_within_two_hundredths_of_kl_and_perplexity() {
     let golden = "smollm2-135m-instruct.json";
     let measured = calibrated("smollm2-135m-instruct", golden, Precision::Fast);
+    if let Some(measured) = measured {
+        assert_fast(measured);
+    }
+}
+
+// Gemma 3 misses two of the bounds: KL 0.032, perplexity 0.961 (0.048 and 1.096 while inputs were rounded once
+// everywhere). What is asserted is what was measured, so that it does not become worse unnoticed.
+#[test]
+fn gemma_3_fast_is_as_near_the_reference_as_measured() {
+    let measured = calibrated("gemma-3-270m", "gemma-3-270m.json", Precision::Fast);
     if let Some([kl, top1, perplexity]) = measured {
-        assert!(kl <= 0.02, "KL {kl}");
+        assert!(kl <= 0.035, "KL {kl}");
         assert!(top1 >= 0.91, "top-1 {top1}");
-        assert!((perplexity - 1.0).abs() <= 0.03, "perplexity {perplexity}");
+        assert!((perplexity - 1.0).abs() <= 0.045, "perplexity {perplexity}");
     }
 }

@@ -145,9 +145,9 @@ the form plain there is no genai_config.json: onnxruntime-genai does not run tha
 
 Precisions:
   exact     the file's own numbers, or as near as ONNX Runtime's operators allow
-  balanced  as fast, with 16 bits for the inputs that suffer most (those of each
-            layer's last product)
-  fast      8 bits for weights and their inputs; the default
+  balanced  8-bit weights, 14-bit inputs
+  fast      8-bit weights, 8-bit inputs but where 14 bits are measured to matter;
+            the default
 
 The form plain has exact only.
 

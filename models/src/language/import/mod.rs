@@ -34,7 +34,7 @@ pub use room::{Room, check_room};
 use super::architecture::Description;
 use super::lower::{
     self, Exact, Fast, Flavour, Float, Fused, Lowering, Plain, Reading, Recipe, Smoothing,
-    Symmetric,
+    Symmetric, Twice,
 };
 use crate::gguf::{Gguf, Kind, Metadata};
 use crate::onnx::{Builder, DataFile};
@@ -56,9 +56,9 @@ pub enum Precision {
     Float,
     /// As the file has them, exact or near-lossless.
     Exact,
-    /// 8-bit weights and inputs; those of the most sensitive products with 16 bits.
+    /// 8-bit weights, inputs of 16 bits.
     Balanced,
-    /// 8-bit weights and inputs.
+    /// 8-bit weights, inputs of 8 bits where that is measured to do, and of 16 elsewhere.
     Fast,
 }
 
@@ -77,12 +77,13 @@ impl Precision {
         }
     }
 
-    fn recipe(self) -> Box<dyn Recipe> {
+    /// `twice` are the places whose inputs `fast` rounds twice.
+    fn recipe(self, twice: &Twice) -> Box<dyn Recipe> {
         match self {
             Self::Float => Box::new(Float::default()),
             Self::Exact => Box::new(Exact::default()),
             Self::Balanced => Box::new(Fast::balanced()),
-            Self::Fast => Box::new(Fast::default()),
+            Self::Fast => Box::new(Fast::new(twice.clone())),
         }
     }
 
@@ -142,14 +143,14 @@ impl GraphFlavour {
 
     /// How weights of a precision are laid down in these operators. `plain` leaves it to its providers whether
     /// activations are rounded: it has no `balanced` and no `fast`.
-    fn recipe(self, precision: Precision) -> Result<Box<dyn Recipe>, ImportError> {
+    fn recipe(self, precision: Precision, twice: &Twice) -> Result<Box<dyn Recipe>, ImportError> {
         match (self, precision) {
             (Self::Plain, Precision::Exact) => Ok(Box::new(Symmetric)),
             (Self::Plain, Precision::Balanced | Precision::Fast) => Err(ImportError::Precision {
                 flavour: self.name(),
                 found: precision.name(),
             }),
-            (Self::Fused, _) | (Self::Plain, Precision::Float) => Ok(precision.recipe()),
+            (Self::Fused, _) | (Self::Plain, Precision::Float) => Ok(precision.recipe(twice)),
         }
     }
 }
@@ -220,11 +221,17 @@ pub fn import(
             goal: request.goal.clone(),
         });
     }
-    let recipe = request.flavour.recipe(request.precision)?;
+    let recipe = |twice: &Twice| request.flavour.recipe(request.precision, twice);
     let gguf = Gguf::open(&request.source)?;
     let description = Description::read(gguf.metadata(), &gguf)?;
     let window = window(request, &description)?;
-    room::check(request, &description, &gguf, recipe.as_ref(), window)?;
+    room::check(
+        request,
+        &description,
+        &gguf,
+        recipe(&Twice::new())?.as_ref(),
+        window,
+    )?;
 
     let bytes: u64 = gguf.parts().map(|(_, bytes)| bytes).sum();
     let weights: u64 = gguf.tensors().iter().map(|tensor| tensor.bytes).sum();
@@ -253,12 +260,15 @@ pub fn import(
             calibration.run(&description, &reading, request.precision)
         })
         .transpose()?;
+    let (smoothing, twice) = match &calibrated {
+        Some(calibrated) => (&calibrated.smoothing, &calibrated.twice),
+        None => (&request.smoothing, &Twice::new()),
+    };
+    let recipe = recipe(twice)?;
     let lowering = Lowering {
         description: &description,
         window,
-        smoothing: calibrated
-            .as_ref()
-            .map_or(&request.smoothing, |calibrated| &calibrated.smoothing),
+        smoothing,
     };
     let graph = graph(request, &lowering, &gguf, recipe, folder.path(), &tell)?;
     folder.write(GRAPH, &graph)?;

@@ -64,6 +64,7 @@ pub fn stage(
     let mut flavour = Summed::default();
     let mut shown = Shown {
         recipe,
+        layer,
         width: whole.width,
         inputs: Vec::new(),
     };
@@ -184,6 +185,8 @@ impl Flavour for Summed {
 /// A recipe whose products' inputs are remembered.
 struct Shown<'r> {
     recipe: &'r mut dyn Recipe,
+    /// Of the whole model.
+    layer: usize,
     width: usize,
     inputs: Vec<(Role, Value, usize)>,
 }
@@ -207,6 +210,11 @@ impl Recipe for Shown<'_> {
     ) -> Result<Product, LowerError> {
         let channels = weights.first().map_or(0, Weight::columns);
         self.inputs.push((place.role, input.clone(), channels));
+        let role = place.role;
+        let place = Place {
+            layer: self.layer,
+            role,
+        };
         self.recipe.product(g, input, weights, place, joined)
     }
 
