@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
 use prost::Message;
@@ -393,6 +394,60 @@ impl Builder {
         Ok(name)
     }
 
+    /// Some rows (along the first axis) of the constant `of`, as another constant; in a data file, the same bytes.
+    ///
+    /// # Errors
+    ///
+    /// `of` is no constant of this graph, or has not so many rows: a bug.
+    pub fn rows(&mut self, of: &Value, rows: Range<usize>) -> io::Result<Value> {
+        let name = self.fresh();
+        let bug = || io::Error::other(format!("no rows {rows:?} of {}; this is a bug", of.name()));
+        let whole = self.graph.initializer.iter().find(|t| t.name == of.name());
+        let whole = whole.ok_or_else(bug)?;
+        let all = whole.dims.first().map_or(0, |&rows| rows as usize);
+        if rows.start >= rows.end || rows.end > all {
+            return Err(bug());
+        }
+        let mut tensor = Tensor {
+            dims: whole.dims.clone(),
+            data_type: whole.data_type,
+            name: name.name().to_owned(),
+            raw_data: Vec::new(),
+            external_data: whole.external_data.clone(),
+            data_location: whole.data_location,
+        };
+        tensor.dims[0] = rows.len() as i64;
+        if whole.data_location.is_none() {
+            let row = whole.raw_data.len() / all;
+            tensor.raw_data = whole.raw_data[rows.start * row..rows.end * row].to_vec();
+        } else {
+            let number = |key: &str| -> Option<u64> {
+                let entry = whole.external_data.iter().find(|entry| entry.key == key)?;
+                entry.value.parse().ok()
+            };
+            let offset = number("offset").ok_or_else(bug)?;
+            let row = number("length").ok_or_else(bug)? / all as u64;
+            for entry in &mut tensor.external_data {
+                match entry.key.as_str() {
+                    "offset" => entry.value = (offset + rows.start as u64 * row).to_string(),
+                    "length" => entry.value = (rows.len() as u64 * row).to_string(),
+                    _ => {}
+                }
+            }
+        }
+        self.graph.initializer.push(tensor);
+        Ok(name)
+    }
+
+    /// Takes a constant out that no node uses.
+    pub fn forget_unused(&mut self, constant: &Value) {
+        let name = constant.name();
+        let used = |node: &Node| node.input.iter().any(|input| input == name);
+        if !self.graph.node.iter().any(used) {
+            self.graph.initializer.retain(|tensor| tensor.name != name);
+        }
+    }
+
     /// What `make` makes, made once for each `key`.
     pub fn once(&mut self, key: &str, make: impl FnOnce(&mut Self) -> Vec<Value>) -> Vec<Value> {
         if let Some(values) = self.kept.get(key) {
@@ -539,6 +594,32 @@ mod tests {
         assert_eq!(file.len(), 4096 + 3000);
         assert_eq!(&file[..4], &2.0f32.to_le_bytes());
         assert_eq!(file[4096..], [[0; 1000], [1; 1000], [2; 1000]].concat());
+    }
+
+    #[test]
+    fn rows_of_a_large_constant_are_the_same_bytes_of_the_data_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.onnx.data");
+        let mut g = Builder::with_data(21, DataFile::create(&path).unwrap());
+        g.floats(&[1024], &[1.0; 1024]);
+        let large = g.floats(&[64, 16], &[2.0; 1024]);
+        let small = g.floats(&[4, 1], &[1.0, 2.0, 3.0, 4.0]);
+        g.rows(&large, 16..48).unwrap();
+        g.rows(&small, 1..3).unwrap();
+        assert!(g.rows(&small, 3..5).is_err());
+        g.forget_unused(&large);
+        let tensors = initialisers(&g.finish("g").unwrap());
+        assert_eq!(tensors.len(), 4);
+        // 4 bytes for each of 16 numbers of a row, after the first constant's page.
+        let [_, offset, length] = [0, 1, 2].map(|at| tensors[2].external_data[at].value.as_str());
+        assert_eq!((offset, length), ("5120", "2048"));
+        assert_eq!(tensors[2].dims, [32, 16]);
+        assert_eq!(tensors[3].dims, [2, 1]);
+        assert_eq!(
+            tensors[3].raw_data,
+            [2.0_f32, 3.0].map(f32::to_le_bytes).concat()
+        );
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 8192);
     }
 
     #[test]
