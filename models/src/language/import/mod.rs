@@ -90,7 +90,7 @@ impl Precision {
     /// At most so many bytes are laid down for each weight that is stored as `kind`.
     #[must_use]
     pub fn bytes_per_weight(self, kind: Kind) -> f64 {
-        self.recipe().bytes_per_weight(kind)
+        self.recipe(&Twice::default()).bytes_per_weight(kind)
     }
 
     /// Whether it gains by moving range from inputs into weights.

@@ -98,7 +98,13 @@ impl Walk<'_> {
         let weight = self.norm(&first.attention_norm, Some(at(0, Role::Attention)))?;
         let mut normed = self.flavour.norm(self.g, &sum, &weight, d.epsilon);
         for (n, layer) in d.layers.iter().enumerate() {
-            let attended = self.attention(n, &layer.attention, &normed)?;
+            let last = n + 1 == d.layers.len();
+            if last {
+                // From here on only what the wanted rows say: a prompt has many, and the other rows of the last layer
+                // are read by nobody once their keys and values are in the cache.
+                sum = self.flavour.wanted(self.g, &sum);
+            }
+            let attended = self.attention(n, &layer.attention, &normed, last)?;
             let attended = self.post(attended, layer.post_attention_norm.as_ref())?;
             let weight = self.norm(&layer.mlp_norm, Some(at(n, Role::GateUp)))?;
             (normed, sum) = self
@@ -106,15 +112,10 @@ impl Walk<'_> {
                 .add_and_norm(self.g, &attended, &sum, &weight, d.epsilon);
 
             let down = self.mlp(n, layer, &normed)?;
-            let mut down = self.post(down, layer.post_mlp_norm.as_ref())?;
+            let down = self.post(down, layer.post_mlp_norm.as_ref())?;
             let weight = match d.layers.get(n + 1) {
                 Some(next) => self.norm(&next.attention_norm, Some(at(n + 1, Role::Attention)))?,
-                None => {
-                    // Before the last norm: the head is the largest matrix, and a prompt has many rows.
-                    down = self.flavour.wanted(self.g, &down);
-                    sum = self.flavour.wanted(self.g, &sum);
-                    self.norm(&d.norm, None)?
-                }
+                None => self.norm(&d.norm, None)?,
             };
             (normed, sum) = self
                 .flavour
@@ -141,6 +142,7 @@ impl Walk<'_> {
         n: usize,
         attention: &Attention,
         normed: &Value,
+        last: bool,
     ) -> Result<Value, LowerError> {
         let d = self.lowering.description;
         let place = at(n, Role::Attention);
@@ -156,7 +158,10 @@ impl Walk<'_> {
                 *norm = Some(self.norm(vector, None)?);
             }
         }
-        let attended = self.flavour.attention(self.g, self.lowering, n, qkv, norms);
+        let mut attended = self.flavour.attention(self.g, self.lowering, n, qkv, norms);
+        if last {
+            attended = self.flavour.wanted(self.g, &attended);
+        }
         // One factor per value channel; several query heads share a value head.
         let shared = d.heads / d.kv_heads;
         let spread = after.map(|factors| {
