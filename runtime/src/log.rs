@@ -3,6 +3,8 @@
 //! Losing the log must not stop the product: a line that can't be written is counted, and the
 //! reason is told once.
 
+pub mod read;
+
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
