@@ -9,11 +9,14 @@ use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, 
 use firstword_audio::raw::Sample;
 
 mod language;
+mod log;
 
 pub use language::{
     ChatArgs, FlavourArg, LanguageArgs, ListenArgs, ListenFormat, ModelImportArgs, ModelSynthArgs,
     Quant, SynthFormat, SynthModel,
 };
+
+pub use log::{LogAction, LogArgs, LogReportArgs, RangeArgs};
 
 use crate::config::{Override, settings_help};
 use crate::exit::{CommandError, Exit, exit_code_help};
@@ -71,6 +74,8 @@ pub enum Command {
     Listen(Box<ListenArgs>),
     /// List, fetch, import and check models
     Model(ModelArgs),
+    /// Say from the latency log how fast it was, and why not
+    Log(LogArgs),
     /// Show the effective configuration and where each value comes from
     Config(ConfigArgs),
 }

@@ -14,5 +14,6 @@ pub mod output;
 pub mod place;
 pub mod progress;
 pub mod record;
+pub mod report;
 pub mod speech;
 pub mod timings;

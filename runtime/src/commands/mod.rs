@@ -7,6 +7,7 @@ mod engine;
 mod import;
 mod language;
 pub mod listen;
+pub mod log;
 pub mod model;
 mod synth;
 pub mod transcribe;
@@ -127,6 +128,7 @@ fn dispatch(cli: &Cli) -> Result<Exit, CommandError> {
         Command::Chat(args) => chat::run(args, &context),
         Command::Listen(args) => listen::run(args, &context),
         Command::Model(args) => model::run(args, &context),
+        Command::Log(args) => log::run(args, &context),
         Command::Config(args) => config::run(args, &context),
     }
 }

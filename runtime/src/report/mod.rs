@@ -1,0 +1,9 @@
+//! What a latency log says: reports, comparisons, exports, for people and for programs.
+
+pub mod curve;
+pub mod diagnose;
+pub mod gather;
+pub mod stage;
+pub mod stats;
+pub mod summary;
+pub mod table;

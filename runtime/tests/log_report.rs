@@ -1,0 +1,306 @@
+//! `firstword log report`: what somebody reads who was handed a device's log folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use firstword::log::read::planted::{self, Plan, Plant, Truth};
+use serde_json::Value;
+
+fn firstword(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firstword"));
+    command
+        .env_clear()
+        .env("FIRSTWORD_HOME", home)
+        .stdin(Stdio::null());
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the program writes UTF-8")
+}
+
+fn reported(place: &Path, flags: &[&str]) -> Output {
+    let home = std::env::temp_dir().join("firstword-no-home");
+    firstword(&home)
+        .args(["log", "report"])
+        .args(flags)
+        .arg(place)
+        .output()
+        .expect("the program starts")
+}
+
+fn json(place: &Path, flags: &[&str]) -> Value {
+    let output = reported(place, &[flags, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+fn planted(plan: &Plan) -> (tempfile::TempDir, Truth) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let truth = planted::write(folder.path(), plan).expect("the folder can be written");
+    (folder, truth)
+}
+
+fn group<'v>(report: &'v Value, kind: &str) -> &'v Value {
+    let groups = report["groups"].as_array().expect("a list");
+    groups
+        .iter()
+        .find(|group| group["kind"] == kind)
+        .expect("a group of this kind")
+}
+
+/// One line on standard error that begins with the program's name.
+fn refused(output: &Output, code: i32) -> String {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(
+        said.starts_with("firstword: ") && said.lines().count() == 1,
+        "{said:?}"
+    );
+    said
+}
+
+#[test]
+fn the_stage_that_was_made_slow_is_named_in_95_of_100_misses() {
+    for (plant, stage, because) in [
+        (Plant::Encode, Some("encode"), None),
+        (Plant::Queue, Some("queue"), Some("queue")),
+        (Plant::Thermal, None, Some("thermal")),
+    ] {
+        for seed in 1..=3 {
+            let (folder, truth) = planted(&Plan {
+                plant,
+                seed,
+                records: 1500,
+                ..Plan::default()
+            });
+            assert!(truth.slow.len() > 100);
+            let report = json(folder.path(), &[]);
+            let turns = group(&report, "turn");
+            let (mut named, mut all) = (0, 0);
+            for cause in turns["causes"].as_array().unwrap() {
+                let misses = cause["misses"].as_u64().unwrap();
+                all += misses;
+                if stage.is_none_or(|stage| cause["stage"] == stage)
+                    && because.is_none_or(|because| cause["because"] == because)
+                {
+                    named += misses;
+                }
+            }
+            // The generator says which turns it slowed; nearly all of them miss the objective.
+            let planted = truth.slow.len() as u64;
+            assert!(
+                all * 100 >= planted * 90 && all <= planted,
+                "{all} of {planted}"
+            );
+            assert!(named * 100 >= all * 95, "{plant:?}: {named} of {all}");
+            let said = turns["findings"].to_string();
+            assert!(said.contains("BROKEN"), "{said}");
+            let word = because.or(stage).unwrap();
+            assert!(said.contains(word), "{word}: {said}");
+            // The worst turn of all is one of them.
+            let worst = &turns["worst"][0];
+            assert!(
+                worst["cause"] == word || worst["because"] == word,
+                "{worst}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_log_without_trouble_holds_and_blames_nobody() {
+    let (folder, truth) = planted(&Plan::default());
+    let report = json(folder.path(), &[]);
+    let turns = group(&report, "turn");
+    assert_eq!(turns["objective"]["holds"], true);
+    assert_eq!(turns["causes"].as_array().unwrap().len(), 0);
+    assert_eq!(report["records"], truth.records);
+    let cold: u64 = report["groups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|group| group["cold"]["count"].as_u64().unwrap())
+        .sum();
+    assert_eq!(cold, truth.cold);
+    assert_eq!(report["lost"][0]["count"], truth.lost);
+}
+
+#[test]
+fn the_table_says_first_what_holds_and_what_was_slow() {
+    let (folder, _) = planted(&Plan {
+        plant: Plant::Encode,
+        ..Plan::default()
+    });
+    let output = reported(folder.path(), &[]);
+    let said = text(&output.stdout);
+    let before_tables = said.split("warm, ms").next().unwrap();
+    for words in [
+        "2000 records in 2 files of 1 process, 2026-11-24 08:00 to ",
+        "Planted board (cabinet-7), 6 cores",
+        "turn · tiny-speech → small-talker (fast) · cpu",
+        "objective interactive: P95 of voice TTFT at most 387 ms",
+        "BROKEN: P95 of voice TTFT is ",
+        "Slow was encode: in ",
+    ] {
+        assert!(before_tables.contains(words), "no {words:?} in\n{said}");
+    }
+    for words in [
+        "moves of the ladder",
+        "by hour (UTC)",
+        "the log lost 3 records (disk full)",
+        "cold, ms",
+        "waiting",
+    ] {
+        assert!(said.contains(words), "no {words:?} in\n{said}");
+    }
+    assert!(!said.contains('\x1b'), "colour in a pipe");
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 100),
+        "{said}"
+    );
+}
+
+#[test]
+fn stages_of_every_example_add_up_to_its_whole() {
+    let (folder, _) = planted(&Plan {
+        plant: Plant::Queue,
+        ..Plan::default()
+    });
+    let report = json(folder.path(), &[]);
+    for group in report["groups"].as_array().unwrap() {
+        let worst = group["worst"].as_array().unwrap();
+        assert!(!worst.is_empty());
+        for example in worst.iter().chain([&group["typical"]]) {
+            let sum: f64 = example["stages"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|stage| group["kind"] == "utterance" || stage["name"] != "reply")
+                .map(|stage| stage["ms"].as_f64().unwrap())
+                .sum();
+            assert!(
+                (sum - example["value_ms"].as_f64().unwrap()).abs() < 1.0,
+                "{example}"
+            );
+        }
+    }
+}
+
+#[test]
+fn only_the_wanted_time_is_reported() {
+    let (folder, truth) = planted(&Plan::default());
+    let count = |flags: &[&str]| json(folder.path(), flags)["records"].as_u64().unwrap();
+    let middle = "2026-11-24T09:00";
+    let (before, after) = (count(&["--until", middle]), count(&["--since", middle]));
+    assert!(before > 100 && after > 100);
+    assert_eq!(before + after, truth.records);
+    // Counted back from the log's last record: the device may have been off for weeks.
+    let last = count(&["--last", "1h"]);
+    assert!(last > 100 && last < truth.records / 2, "{last}");
+    let report = json(folder.path(), &["--last", "1h"]);
+    assert!(report["since"].as_str().unwrap().starts_with("2026-11-24T"));
+
+    let said = refused(&reported(folder.path(), &["--since", "tuesday"]), 2);
+    assert!(
+        said.contains("--since: expected a time in UTC like 2026-11-24"),
+        "{said}"
+    );
+    let said = refused(&reported(folder.path(), &["--last", "2 moons"]), 2);
+    assert!(said.contains("--last: expected a span like 30s"), "{said}");
+}
+
+#[test]
+fn a_place_without_a_log_is_refused_with_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = refused(&reported(&folder.path().join("none"), &[]), 1);
+    assert!(
+        said.contains("none: can't be read: no such file or directory"),
+        "{said}"
+    );
+    let said = refused(&reported(folder.path(), &[]), 1);
+    assert!(said.contains("found an empty folder"), "{said}");
+    let wav = folder.path().join("talk.wav");
+    fs::write(&wav, b"RIFF\x10\0\0\0WAVEfmt \xff").unwrap();
+    let said = refused(&reported(&wav, &[]), 1);
+    assert!(
+        said.contains("expected a latency log of firstword"),
+        "{said}"
+    );
+    // Without a place, this device's own folder is meant, which may not exist yet.
+    let output = firstword(folder.path())
+        .args(["log", "report"])
+        .output()
+        .unwrap();
+    let said = refused(&output, 1);
+    assert!(said.contains("/log: can't be read"), "{said}");
+}
+
+#[test]
+fn a_log_of_the_first_schema_is_read_and_said_to_be_without_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"{"schema":1,"kind":"utterance","stream":"a.wav","utterance":0,"model":"moonshine-tiny-en","target":"cpu","onnxruntime":"1.31.1","final_latency_ms":208.686,"stages_ms":{"silence":2.13,"ring":4.408,"encode":156.63,"decode":45.518}}"#;
+    let path: PathBuf = folder.path().join("latency.jsonl");
+    fs::write(&path, format!("{line}\n{line}\n{{\"schema\":1,\"ki")).unwrap();
+    let report = json(folder.path(), &[]);
+    let group = group(&report, "utterance");
+    assert_eq!(
+        (group["warm"]["count"].as_u64(), group["unsaid"].as_u64()),
+        (Some(2), Some(2))
+    );
+    assert_eq!(group["stages"][2]["p50_ms"], 156.63);
+    assert!(
+        report["remarks"]
+            .to_string()
+            .contains("1 line was torn at the end"),
+        "{report}"
+    );
+    let said = refused(&reported(folder.path(), &["--last", "1h"]), 2);
+    assert!(said.contains("no wall clock"), "{said}");
+}
+
+#[test]
+fn a_read_only_folder_can_be_reported() {
+    use std::os::unix::fs::PermissionsExt;
+    let (folder, _) = planted(&Plan {
+        records: 20,
+        ..Plan::default()
+    });
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    assert_eq!(json(folder.path(), &[])["records"], 20);
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error_message() {
+    let (folder, _) = planted(&Plan {
+        records: 20,
+        ..Plan::default()
+    });
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = firstword(folder.path())
+        .args(["log", "report"])
+        .arg(folder.path())
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn what_a_log_says_does_not_drive_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"{"schema":2,"kind":"utterance","at_ns":1,"stream":"a\u001b[2J","utterance":0,"model":"m\u001b]0;x\u0007","target":"cpu\u202e","final_latency_ms":2.0,"stages_ms":{"en\u001bcode":2.0}}"#;
+    fs::write(folder.path().join("latency-x.jsonl"), format!("{line}\n")).unwrap();
+    let output = reported(folder.path(), &[]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stdout);
+    assert!(
+        !said.contains('\x1b') && !said.contains('\u{202e}'),
+        "{said:?}"
+    );
+}
