@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Installs the system packages that a job needs and this machine lacks, and no others.
 #
-#   scripts/prepare.sh demo|test|peers|language-peers
+#   scripts/prepare.sh demo|test|peers|language-peers|report-screenshots
 #
 # A tool is asked whether it works, not whether a package is installed: compilers and Pythons also come from
 # elsewhere. Installs as root, through sudo where that may be (no password, or a person at the terminal), and
 # otherwise says what to type.
 set -euo pipefail
 
-job=${1:?usage: scripts/prepare.sh demo|test|peers|language-peers}
+job=${1:?usage: scripts/prepare.sh demo|test|peers|language-peers|report-screenshots}
 rust_floor=1.92 # rust-version in Cargo.toml
 
 works() { "$@" >/dev/null 2>&1; }
@@ -30,6 +30,9 @@ missing() {
     fi
     if [ "$job" = demo ]; then
         works espeak-ng --version || echo espeak-ng # asks the question
+    fi
+    if [ "$job" = report-screenshots ]; then
+        works chromium --version || works chromium-browser --version || works google-chrome --version || echo chromium fonts-dejavu-core
     fi
     if [ "$job" = test ]; then
         works ffmpeg -version || echo ffmpeg # makes the compressed recordings that the tests read

@@ -272,6 +272,126 @@ fn a_read_only_folder_can_be_reported() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+fn page(place: &Path, to: &Path) -> Output {
+    let home = std::env::temp_dir().join("firstword-no-home");
+    firstword(&home)
+        .args(["log", "report", "--html"])
+        .args([to, place])
+        .output()
+        .expect("the program starts")
+}
+
+#[test]
+fn the_page_stands_alone_and_marks_the_slow_stage() {
+    let (folder, _) = planted(&Plan {
+        plant: Plant::Encode,
+        ..Plan::default()
+    });
+    let to = folder.path().join("report.html");
+    let output = page(folder.path(), &to);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stdout.is_empty());
+    let page = fs::read_to_string(&to).unwrap();
+    for outside in [
+        "http:",
+        "https:",
+        "<script",
+        "javascript:",
+        "@import",
+        "src=",
+    ] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("✗ BROKEN"));
+    assert!(page.contains("encode ← slow in most misses"));
+    // The waterfall of the worst turn marks it, with its usual time beside it.
+    let worst = page
+        .split("<h3>The worst: ")
+        .nth(1)
+        .unwrap()
+        .split("</figure>")
+        .next()
+        .unwrap();
+    assert!(
+        worst.contains("class=\"slow\"") && worst.contains("encode, usual: 2"),
+        "{worst}"
+    );
+    // Every chart is named, has titled axes with their units, and a legend.
+    let charts: Vec<&str> = page
+        .split("<figure>")
+        .skip(1)
+        .map(|c| c.split("</figure>").next().unwrap())
+        .collect();
+    assert!(charts.len() >= 15, "{}", charts.len());
+    for chart in charts {
+        assert!(
+            chart.contains("<title>") && chart.contains("class=\"key\""),
+            "{chart}"
+        );
+        let axes = chart.matches("class=\"name\"").count();
+        assert!(axes >= 2 && axes.is_multiple_of(2), "{chart}");
+    }
+    for words in [
+        "Length of the prompt",
+        "Batch size",
+        "Distribution of voice TTFT",
+        "Voice TTFT over time",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    for tag in ["svg", "figure", "table", "div", "p", "h2", "h3", "ul", "li"] {
+        let opened =
+            page.matches(&format!("<{tag} ")).count() + page.matches(&format!("<{tag}>")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+}
+
+#[test]
+fn what_a_log_says_does_not_become_markup() {
+    let folder = tempfile::tempdir().unwrap();
+    let evil = "<img src=x onerror=alert(1)>\\\"'&";
+    let line = format!(
+        r#"{{"schema":2,"kind":"turn","at_ns":1,"stream":"{evil}","utterance":0,"model":"{evil}","target":"{evil}","language":{{"model":"{evil}"}},"voice_ttft_ms":5.0,"e2e_ms":6.0,"stages_ms":{{"{evil}":5.0}},"objective":{{"name":"{evil}","metric":"{evil}","limit_ms":1.0,"value_ms":5.0,"held":false}},"cause":{{"stage":"{evil}","because":"{evil}"}}}}
+{{"schema":2,"kind":"move","from":"{evil}","to":"{evil}","reason":"{evil}"}}
+{{"schema":2,"kind":"drop","what":"{evil}","count":1,"why":"{evil}"}}
+{{"schema":2,"kind":"lost","records":1,"why":"{evil}"}}
+{{"schema":2,"kind":"load","role":"{evil}","model":"{evil}","target":"{evil}","stages_ms":{{"{evil}":1}},"total_ms":1}}
+{{"schema":2,"kind":"bench","run":"{evil}","what":"{evil}","noise":{{"noisy":true,"why":"{evil}"}}}}
+"#
+    );
+    fs::write(folder.path().join("latency-x.jsonl"), line).unwrap();
+    let to = folder.path().join("r.html");
+    let output = page(folder.path(), &to);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = fs::read_to_string(&to).unwrap();
+    assert!(
+        page.contains("&lt;img src=x") && !page.contains("<img"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_told_and_the_old_one_stays() {
+    let (folder, _) = planted(&Plan {
+        records: 30,
+        ..Plan::default()
+    });
+    let said = refused(&page(folder.path(), folder.path()), 6);
+    assert!(said.contains("is a folder; name a file in it"), "{said}");
+    let said = refused(&page(folder.path(), &folder.path().join("no/r.html")), 6);
+    assert!(
+        said.contains("can't be written: no such file or directory"),
+        "{said}"
+    );
+    let said = refused(&page(folder.path(), Path::new("/dev/full")), 6);
+    assert!(said.contains("no space left"), "{said}");
+    let old = folder.path().join("old.html");
+    fs::write(&old, "old").unwrap();
+    refused(&page(&folder.path().join("none"), &old), 1);
+    assert_eq!(fs::read_to_string(&old).unwrap(), "old");
+}
+
 #[test]
 fn a_reader_that_goes_away_is_no_error_message() {
     let (folder, _) = planted(&Plan {

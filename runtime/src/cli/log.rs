@@ -42,6 +42,9 @@ pub struct LogReportArgs {
     /// Write one JSON object [default: tables for people]
     #[arg(long)]
     pub json: bool,
+    /// Write one page with charts into this file, replacing it; it needs neither network nor script [default: no page]
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub html: Option<PathBuf>,
 }
 
 /// A range of time.

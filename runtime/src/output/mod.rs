@@ -5,6 +5,7 @@ mod json;
 mod subtitles;
 mod terminal;
 mod text;
+mod whole;
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -18,6 +19,7 @@ pub use json::Json;
 pub use subtitles::{Dialect, Subtitles};
 pub use terminal::Terminal;
 pub use text::Text;
+pub use whole::replace;
 
 use crate::cli::{Format, TranscribeArgs, is_stdin};
 use crate::config::plain;

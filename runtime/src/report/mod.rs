@@ -3,6 +3,7 @@
 pub mod curve;
 pub mod diagnose;
 pub mod gather;
+pub mod html;
 pub mod stage;
 pub mod stats;
 pub mod summary;

@@ -793,6 +793,8 @@ fn findings(group: &GroupSummary) -> Vec<String> {
     }
     if let Some(&(because, misses)) = by_reason.first()
         && misses * 10 >= all
+        // That a queue was slow because of waiting says nothing new.
+        && because != "queue"
     {
         findings.push(format!(
             "Because ({because}): {}, in {misses} of {all} misses ({}).",

@@ -1,0 +1,70 @@
+//! A file that is there whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::OutputError;
+use crate::exit::name;
+
+/// Writes a file, replacing it: readers see the old one or the new one, never half of it, and what was there stays
+/// when the disk is full. A device or pipe is written to as it is.
+///
+/// # Errors
+/// When it can't be written.
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
+    write(path, bytes).map_err(|error| OutputError::new(&name(path), error))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => {
+            return Err(io::Error::other("is a folder; name a file in it"));
+        }
+        Ok(there) if !there.is_file() => {
+            return File::options().write(true).open(path)?.write_all(bytes);
+        }
+        _ => {}
+    }
+    // What a link points to is replaced, not the link.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let file_name = path
+        .file_name()
+        .ok_or_else(|| io::Error::other("is no name of a file"))?;
+    let mut part = std::ffi::OsString::from(".");
+    part.push(file_name);
+    part.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(part);
+    let written = File::create(&part)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_else_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.html");
+        fs::write(&path, "old").unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let said = replace(folder.path(), b"x").unwrap_err().to_string();
+        assert!(
+            said.ends_with("can't be written: is a folder; name a file in it"),
+            "{said}"
+        );
+        let said = replace(&folder.path().join("no/such"), b"x")
+            .unwrap_err()
+            .to_string();
+        assert!(said.contains("no such file or directory"), "{said}");
+        assert!(replace(Path::new("/dev/full"), b"x").is_err());
+    }
+}
