@@ -104,7 +104,7 @@ pub fn waterfall(
         chart.chart().legend(Sign::Line("limit"), "objective");
         chart
             .chart()
-            .upright("limit", limit, &format!("{} ms", ms(limit)));
+            .upright("limit", limit, &format!("{} ms", ms(limit)), false);
     }
     chart.finish(title)
 }
@@ -283,7 +283,7 @@ pub fn distribution(group: &GroupSummary) -> String {
     }
     chart.legend(Sign::Line("guide"), "95 %");
     if let Some(limit) = limit {
-        chart.upright("limit", limit, &format!("objective {} ms", ms(limit)));
+        chart.upright("limit", limit, &format!("objective {} ms", ms(limit)), true);
         chart.legend(Sign::Line("limit"), "objective");
     }
     chart.finish(&format!("Distribution of {metric}"))
@@ -329,7 +329,12 @@ pub fn context(context: &Context) -> String {
     chart.legend(Sign::Line("p95"), "P95");
     chart.legend(Sign::Line("p50"), "P50");
     if let Some(knee) = context.knee_tokens {
-        chart.upright("guide", knee as f64, &format!("knee, about {knee} tokens"));
+        chart.upright(
+            "guide",
+            knee as f64,
+            &format!("knee, about {knee} tokens"),
+            false,
+        );
         chart.legend(Sign::Line("guide"), "knee: from here on it is steeper");
     }
     chart.finish("Time of the prompt over its length")

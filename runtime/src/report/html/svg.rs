@@ -311,8 +311,8 @@ impl Chart {
         );
     }
 
-    /// A vertical line with its label beside its upper end.
-    pub fn upright(&mut self, class: &str, x: f64, label: &str) {
+    /// A vertical line with its label beside its upper end, or its lower one.
+    pub fn upright(&mut self, class: &str, x: f64, label: &str, low: bool) {
         let place = self.x(x);
         let bottom = self.height - self.bottom;
         let late = self.x.share(x) > 0.6;
@@ -325,7 +325,7 @@ impl Chart {
             self.body,
             r#"<path class="{class}" d="M{place:.1} {:.1}V{bottom:.1}"/><text class="note" x="{at:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
             self.top,
-            self.top + 12.0,
+            if low { bottom - 8.0 } else { self.top + 12.0 },
             escape(label)
         );
     }
