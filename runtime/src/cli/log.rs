@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 /// Arguments of `firstword log`.
 #[derive(Debug, Args)]
@@ -16,8 +16,47 @@ pub struct LogArgs {
 /// What to do with latency logs.
 #[derive(Debug, Subcommand)]
 pub enum LogAction {
+    /// Show the last turns, one line each, and with -f those to come
+    Tail(LogTailArgs),
     /// Say how fast it was, which stage was slow, and why
     Report(LogReportArgs),
+}
+
+/// Arguments of `firstword log tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line has the time (UTC), what it was, the latency with ✓ or ✗ for its objective,
+and where the time went:
+  █ work   ▒ waiting for a turn   ░ pause that proves the end   ▓ the slow stage
+
+Examples:
+  firstword log tail -f                         what happens on this device now
+  firstword log tail -n 50 /media/stick/log
+  firstword log tail --color always | less -R")]
+pub struct LogTailArgs {
+    /// Log folder or file [default: this device's log folder]
+    #[arg(value_name = "PATH")]
+    pub place: Option<PathBuf>,
+    /// Go on with what is written from now on, until Ctrl-C
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Lines of what was before
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub lines: u32,
+    /// Colour: on a terminal unless NO_COLOR is set (auto), or as said
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    pub color: When,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
 }
 
 /// Arguments of `firstword log report`.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 mod report;
+mod tail;
 
 use super::Context;
 use crate::cli::{LogAction, LogArgs, RangeArgs};
@@ -16,6 +17,7 @@ use crate::log::read::{Range, ReadError, Source, Wall, WallError, span};
 /// the result can't be written.
 pub fn run(args: &LogArgs, context: &Context) -> Result<Exit, CommandError> {
     match &args.action {
+        LogAction::Tail(args) => tail::run(args, context),
         LogAction::Report(args) => report::run(args, context),
     }
 }

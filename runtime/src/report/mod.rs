@@ -8,3 +8,4 @@ pub mod stage;
 pub mod stats;
 pub mod summary;
 pub mod table;
+pub mod tail;

@@ -4,6 +4,7 @@
 //! read is read; what can't is counted with the first reason ([`Tally`]); only a place with no log at all is an error.
 //! Lines are parsed where they lie in the buffer, and nothing is kept that the caller does not keep.
 
+mod follow;
 mod line;
 mod lines;
 pub mod planted;
@@ -15,6 +16,7 @@ use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+pub use follow::Follow;
 pub use line::{
     Batch, Bench, Cause, Content, Device, Drop, Fault, Header, Line, Load, Loss, Mark, Micros,
     Move, Objective, Reply, Step, Text, Trace, Work, WorkKind, parse,

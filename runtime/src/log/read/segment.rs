@@ -44,6 +44,19 @@ impl Segment {
         Some(Wall(at.checked_add(self.wall_offset_ns?)?))
     }
 
+    /// A file of which nothing is known yet.
+    pub(super) fn unread(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            wall_offset_ns: None,
+            process: None,
+            device: None,
+            version: None,
+            first: None,
+            last: None,
+        }
+    }
+
     /// Its path for messages.
     #[must_use]
     pub fn name(&self) -> String {
@@ -68,15 +81,7 @@ impl Segment {
             path: name(path),
             reason: plain(error),
         };
-        let mut segment = Self {
-            path: path.to_owned(),
-            wall_offset_ns: None,
-            process: None,
-            device: None,
-            version: None,
-            first: None,
-            last: None,
-        };
+        let mut segment = Self::unread(path);
         let mut lines = Lines::open(path).map_err(|error| refuse(&error))?;
         let mut first_fault = None;
         let mut ours = false;
