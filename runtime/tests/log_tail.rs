@@ -130,12 +130,17 @@ fn a_request_shows_while_the_log_is_followed_through_new_segments_and_rotation()
 #[test]
 fn a_log_that_does_not_exist_yet_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
-    let following = Following::begin(folder.path());
+    let mut following = Following::begin(folder.path());
+    let mut said = String::new();
+    let mut err = BufReader::new(following.child.stderr.take().unwrap());
+    err.read_line(&mut said).unwrap();
+    assert!(said.ends_with("no record yet; waiting for one\n"), "{said}");
     append(
         &folder.path().join("latency-x.jsonl"),
         &format!("{HEADER}{}", request(5, "soon")),
     );
-    assert!(following.next().contains("process 7"));
+    let first = following.next();
+    assert!(first.contains("process 7"), "{first}");
     assert!(following.next().contains("soon"));
 }
 
