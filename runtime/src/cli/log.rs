@@ -20,6 +20,8 @@ pub enum LogAction {
     Tail(LogTailArgs),
     /// Say how fast it was, which stage was slow, and why
     Report(LogReportArgs),
+    /// Say what changed between two logs, or between two times of one
+    Compare(LogCompareArgs),
 }
 
 /// Arguments of `firstword log tail`.
@@ -98,4 +100,37 @@ pub struct RangeArgs {
     /// Only so much before the log's last record: 30min, 2h, 7d [default: all]
     #[arg(long, value_name = "SPAN", conflicts_with_all = ["since", "until"])]
     pub last: Option<String>,
+}
+
+/// Arguments of `firstword log compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Compares what both have: the same kind of work with the same model on the same target,
+warm records only. A difference counts where its bootstrap interval leaves out zero;
+the interval is wide enough for 95 % over all rows of a table together.
+
+Examples:
+  firstword log compare monday/log tuesday/log
+  firstword log compare --split 2026-11-24T12:00 cabinet-7/log      before and after an update
+  firstword log compare --before 2026-11-23..2026-11-24 --after 2026-11-24..2026-11-25 cabinet-7/log
+  firstword log compare --json monday/log tuesday/log | jq -r '.verdict'")]
+pub struct LogCompareArgs {
+    /// The log before: a folder or file
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The log after [default: A at another time]
+    #[arg(value_name = "B")]
+    pub b: Option<PathBuf>,
+    /// Compare what was before this time with what was from it on: 2026-11-24T12:00, UTC
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["b", "before", "after"])]
+    pub split: Option<String>,
+    /// Only this range of A: FROM..TO, either may be left out [default: all]
+    #[arg(long, value_name = "RANGE")]
+    pub before: Option<String>,
+    /// Only this range of B [default: all]
+    #[arg(long, value_name = "RANGE")]
+    pub after: Option<String>,
+    /// Write one JSON object [default: tables for people]
+    #[arg(long)]
+    pub json: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+mod compare;
 mod report;
 mod tail;
 
@@ -19,6 +20,7 @@ pub fn run(args: &LogArgs, context: &Context) -> Result<Exit, CommandError> {
     match &args.action {
         LogAction::Tail(args) => tail::run(args, context),
         LogAction::Report(args) => report::run(args, context),
+        LogAction::Compare(args) => compare::run(args, context),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a latency log says: reports, comparisons, exports, for people and for programs.
 
+pub mod bootstrap;
+pub mod compare;
 pub mod curve;
 pub mod diagnose;
 pub mod gather;

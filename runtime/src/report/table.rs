@@ -375,7 +375,7 @@ fn row(out: &mut String, name: &str, stats: &Stats, after: &str) {
 }
 
 /// A paragraph in lines of a terminal's width.
-fn wrapped(text: &str) -> String {
+pub(super) fn wrapped(text: &str) -> String {
     let (mut out, mut line) = (String::new(), String::new());
     for word in text.split(' ') {
         if !line.is_empty() && line.width() + 1 + word.width() > WIDTH {

@@ -117,11 +117,15 @@ impl Dice {
         ((u128::from(self.bits()) * n as u128) >> 64) as usize
     }
 
+    /// Normal, mean 0 and deviation 1 (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
     /// Log-normal: this median, this spread of the logarithm.
     fn about(&mut self, median: f64, spread: f64) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        let normal = radius * (std::f64::consts::TAU * self.unit()).cos();
-        median * (spread * normal).exp()
+        median * (spread * self.normal()).exp()
     }
 }
 
