@@ -7,6 +7,8 @@ echo "-- cargo fmt"
 cargo fmt --all --check
 echo "-- cargo clippy"
 cargo clippy --workspace --all-targets --locked -- -D warnings
+# What is left out of a usual build.
+cargo clippy -p firstword --features parquet --all-targets --locked -- -D warnings
 echo "-- cargo doc"
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 

@@ -37,6 +37,7 @@ step "fetch Gemma" "$(scripts/target-folder.sh)/debug/firstword" model pull gemm
 step "fetch onnxruntime-genai" scripts/genai.sh "$folder/genai" || true
 FIRSTWORD_GENAI_PYTHON=$(cat "$folder/genai" 2>/dev/null || true)
 export FIRSTWORD_GENAI_PYTHON
+step "queries over exports" scripts/export-queries.sh || status=1
 step "tests" scripts/run-tests.sh "$log" || status=1
 
 echo

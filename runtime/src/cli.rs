@@ -16,7 +16,10 @@ pub use language::{
     Quant, SynthFormat, SynthModel,
 };
 
-pub use log::{LogAction, LogArgs, LogCompareArgs, LogReportArgs, LogTailArgs, RangeArgs, When};
+pub use log::{
+    ExportFormat, LogAction, LogArgs, LogCompareArgs, LogExportArgs, LogReportArgs, LogTailArgs,
+    RangeArgs, When,
+};
 
 use crate::config::{Override, settings_help};
 use crate::exit::{CommandError, Exit, exit_code_help};

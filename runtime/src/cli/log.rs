@@ -22,6 +22,8 @@ pub enum LogAction {
     Report(LogReportArgs),
     /// Say what changed between two logs, or between two times of one
     Compare(LogCompareArgs),
+    /// Write a log as a table for DuckDB, Spark, pandas and others
+    Export(LogExportArgs),
 }
 
 /// Arguments of `firstword log tail`.
@@ -133,4 +135,38 @@ pub struct LogCompareArgs {
     /// Write one JSON object [default: tables for people]
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `firstword log export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One row for each utterance, request and turn, in the order of time; every log has the
+same columns. Parquet needs a program that was built with it (cargo build --features parquet).
+
+Examples:
+  firstword log export --format csv cabinet-7/log > cabinet-7.csv
+  firstword log export --format parquet -o cabinet-7.parquet cabinet-7/log
+  duckdb -c \"select device, quantile_cont(ttft_ms, 0.95) from 'fleet/*.csv' group by device\"")]
+pub struct LogExportArgs {
+    /// Log folders or files [default: this device's log folder]
+    #[arg(value_name = "PATH")]
+    pub places: Vec<PathBuf>,
+    /// Only what was written in this time
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// What to write
+    #[arg(long, value_name = "FORMAT", default_value = "csv")]
+    pub format: ExportFormat,
+    /// Write into this file, replacing it [default: standard output, CSV only]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// What an export is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Comma-separated values with a header (RFC 4180)
+    Csv,
+    /// Apache Parquet
+    Parquet,
 }

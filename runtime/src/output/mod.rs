@@ -19,7 +19,7 @@ pub use json::Json;
 pub use subtitles::{Dialect, Subtitles};
 pub use terminal::Terminal;
 pub use text::Text;
-pub use whole::replace;
+pub use whole::{Part, replace};
 
 use crate::cli::{Format, TranscribeArgs, is_stdin};
 use crate::config::plain;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::OutputError;
 use crate::exit::name;
@@ -13,21 +13,81 @@ use crate::exit::name;
 /// # Errors
 /// When it can't be written.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), OutputError> {
-    write(path, bytes).map_err(|error| OutputError::new(&name(path), error))
+    let mut part = Part::create(path)?;
+    let written = part.file().write_all(bytes);
+    written
+        .map_err(|error| OutputError::new(&name(path), error))
+        .and_then(|()| part.keep())
 }
 
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// A file that is being written, under another name until it is whole.
+#[derive(Debug)]
+pub struct Part {
+    /// What messages call it.
+    to: String,
+    file: File,
+    /// Its name now and its name to be; `None` for a device or pipe.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl Part {
+    /// Begins a file beside the one that it will replace.
+    ///
+    /// # Errors
+    /// When it can't be created.
+    pub fn create(path: &Path) -> Result<Self, OutputError> {
+        let to = name(path);
+        begin(path)
+            .map(|(file, names)| Self {
+                to: to.clone(),
+                file,
+                names,
+            })
+            .map_err(|error| OutputError::new(&to, error))
+    }
+
+    /// The file to write to.
+    pub fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// It is whole: it takes its name.
+    ///
+    /// # Errors
+    /// When it can't be renamed.
+    pub fn keep(mut self) -> Result<(), OutputError> {
+        let Some((part, path)) = self.names.take() else {
+            return Ok(());
+        };
+        fs::rename(&part, path).map_err(|error| {
+            let _ = fs::remove_file(&part);
+            OutputError::new(&self.to, error)
+        })
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if let Some((part, _)) = &self.names {
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+type Begun = (File, Option<(PathBuf, PathBuf)>);
+
+fn begin(path: &Path) -> io::Result<Begun> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => {
             return Err(io::Error::other("is a folder; name a file in it"));
         }
         Ok(there) if !there.is_file() => {
-            return File::options().write(true).open(path)?.write_all(bytes);
+            return Ok((File::options().write(true).open(path)?, None));
         }
         _ => {}
     }
     // What a link points to is replaced, not the link.
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let file_name = path
         .file_name()
         .ok_or_else(|| io::Error::other("is no name of a file"))?;
@@ -35,13 +95,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     part.push(file_name);
     part.push(format!(".{}.part", std::process::id()));
     let part = path.with_file_name(part);
-    let written = File::create(&part)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    written
+    Ok((File::create(&part)?, Some((part, path))))
 }
 
 #[cfg(test)]

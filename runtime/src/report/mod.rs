@@ -4,6 +4,7 @@ pub mod bootstrap;
 pub mod compare;
 pub mod curve;
 pub mod diagnose;
+pub mod export;
 pub mod gather;
 pub mod html;
 pub mod stage;

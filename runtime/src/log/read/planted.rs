@@ -45,7 +45,7 @@ impl Plant {
 /// What to make.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The same seed makes the same log.
+    /// The same seed makes the same log; it is also in the device's name.
     pub seed: u64,
     /// Utterances, requests and turns, all together.
     pub records: u64,
@@ -64,7 +64,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         Self {
-            seed: 1,
+            seed: 7,
             records: 2_000,
             plant: Plant::Typical,
             // 2026-11-24 08:00 UTC, a Tuesday.
@@ -225,8 +225,9 @@ impl Maker<'_> {
         let (mono, offset) = (self.mono_ns, self.wall_offset_ns);
         writeln!(
             out,
-            r#"{{"schema":2,"kind":"segment","at_ns":{mono},"program":"firstword","version":"0.1.0","pid":{pid},"number":{number},"boot_id":"6f1a4c1e-0000-4000-8000-000000000001","mono_ns":{mono},"wall_ns":{},"wall_offset_ns":{offset},"wall_uncertainty_ns":900,"boottime_offset_ns":0,"device":{{"model":"Planted board","hostname":"cabinet-7","cpu":"made up","cores":6,"architecture":"aarch64","memory_bytes":8000000000,"kernel":"5.15","os":"Debian 12","platform":null}},"lost_before":0}}"#,
-            mono as i64 + offset
+            r#"{{"schema":2,"kind":"segment","at_ns":{mono},"program":"firstword","version":"0.1.0","pid":{pid},"number":{number},"boot_id":"6f1a4c1e-0000-4000-8000-000000000001","mono_ns":{mono},"wall_ns":{},"wall_offset_ns":{offset},"wall_uncertainty_ns":900,"boottime_offset_ns":0,"device":{{"model":"Planted board","hostname":"cabinet-{}","cpu":"made up","cores":6,"architecture":"aarch64","memory_bytes":8000000000,"kernel":"5.15","os":"Debian 12","platform":null}},"lost_before":0}}"#,
+            mono as i64 + offset,
+            self.plan.seed
         )?;
         if number == 0 {
             writeln!(
