@@ -17,8 +17,8 @@ pub use language::{
 };
 
 pub use log::{
-    ExportFormat, LogAction, LogArgs, LogCompareArgs, LogExportArgs, LogReportArgs, LogTailArgs,
-    RangeArgs, When,
+    ExportFormat, LogAction, LogArgs, LogCompareArgs, LogExportArgs, LogReplayArgs, LogReportArgs,
+    LogTailArgs, PolicyName, RangeArgs, When,
 };
 
 use crate::config::{Override, settings_help};

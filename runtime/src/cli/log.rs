@@ -22,6 +22,8 @@ pub enum LogAction {
     Report(LogReportArgs),
     /// Say what changed between two logs, or between two times of one
     Compare(LogCompareArgs),
+    /// Run other batching rules over a recorded load
+    Replay(LogReplayArgs),
     /// Write a log as a table for DuckDB, Spark, pandas and others
     Export(LogExportArgs),
 }
@@ -169,4 +171,41 @@ pub enum ExportFormat {
     Csv,
     /// Apache Parquet
     Parquet,
+}
+
+/// Arguments of `firstword log replay`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Needs a log with a trace (trace = true below [log] in the configuration): the steps
+of the device with the times at which they were due.
+
+Rules:
+  none   every step by itself, in the order in which they were due
+  fixed  at most 4 together, 2 and 4 preferred, wait at most 80 ms for company
+
+Examples:
+  firstword log replay cabinet-7/log
+  firstword log replay --policy fixed --last 1h --json cabinet-7/log")]
+pub struct LogReplayArgs {
+    /// Log folders or files [default: this device's log folder]
+    #[arg(value_name = "PATH")]
+    pub places: Vec<PathBuf>,
+    /// Only what was written in this time
+    #[command(flatten)]
+    pub range: RangeArgs,
+    /// A rule to run, may be given again [default: all of them]
+    #[arg(long = "policy", value_name = "NAME")]
+    pub policies: Vec<PolicyName>,
+    /// Write one JSON object [default: tables for people]
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A batching rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyName {
+    /// Every step by itself
+    None,
+    /// At most 4, preferred 2 and 4, wait at most 80 ms
+    Fixed,
 }

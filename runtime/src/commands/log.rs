@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 mod compare;
 mod export;
+mod replay;
 mod report;
 mod tail;
 
@@ -22,6 +23,7 @@ pub fn run(args: &LogArgs, context: &Context) -> Result<Exit, CommandError> {
         LogAction::Tail(args) => tail::run(args, context),
         LogAction::Report(args) => report::run(args, context),
         LogAction::Compare(args) => compare::run(args, context),
+        LogAction::Replay(args) => replay::run(args, context),
         LogAction::Export(args) => export::run(args, context),
     }
 }

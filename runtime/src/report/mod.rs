@@ -7,6 +7,7 @@ pub mod diagnose;
 pub mod export;
 pub mod gather;
 pub mod html;
+pub mod replay;
 pub mod stage;
 pub mod stats;
 pub mod summary;
