@@ -261,6 +261,51 @@ fn a_log_of_the_first_schema_is_read_and_said_to_be_without_clock() {
 }
 
 #[test]
+fn a_standard_run_is_the_median_of_its_three_processes_and_says_if_the_machine_was_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    // P95 of 1 to 100 ms, and so on, by nearest rank: 95, 195 and 145 ms; their median is 145.
+    for (process, shift) in [(1, 0), (2, 100), (3, 50)] {
+        let mut text = format!(
+            "{{\"schema\":2,\"kind\":\"segment\",\"at_ns\":0,\"pid\":{process},\"wall_offset_ns\":0}}\n{{\"schema\":2,\"kind\":\"bench\",\"at_ns\":1,\"run\":\"r1\",\"process\":{process},\"what\":\"lm\"}}\n"
+        );
+        for request in 1..=100 {
+            let ttft = request + shift;
+            text.push_str(&format!(
+                "{{\"schema\":2,\"kind\":\"request\",\"at_ns\":{request},\"model\":\"m\",\"target\":\"cpu\",\"cold\":false,\"ttft_ms\":{ttft},\"e2e_ms\":900,\"stages_ms\":{{\"prefill\":{ttft}}}}}\n"
+            ));
+        }
+        let noisy = process == 2;
+        text.push_str(&format!(
+            "{{\"schema\":2,\"kind\":\"bench_end\",\"at_ns\":200,\"run\":\"r1\",\"process\":{process},\"what\":\"lm\",\"noise\":{{\"noisy\":{noisy},\"why\":\"steal 9 %\"}}}}\n"
+        ));
+        fs::write(folder.path().join(format!("latency-{process}.jsonl")), text).unwrap();
+    }
+    let report = json(folder.path(), &[]);
+    let group = group(&report, "request");
+    let p95: Vec<f64> = group["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["p95_ms"].as_f64().unwrap())
+        .collect();
+    assert_eq!(p95, [95.0, 195.0, 145.0]);
+    assert_eq!(group["median_p95_ms"], 145.0);
+    let remarks = report["remarks"].to_string();
+    assert!(
+        remarks.contains(
+            "process 2: the machine was busy meanwhile (steal 9 %); these figures are not a result"
+        ),
+        "{remarks}"
+    );
+    assert!(!remarks.contains("process 1"), "{remarks}");
+    let said = text(&reported(folder.path(), &[]).stdout);
+    assert!(
+        said.contains("median of the P95 values of 3 processes: 145.0 ms"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_read_only_folder_can_be_reported() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, _) = planted(&Plan {

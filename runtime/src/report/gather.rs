@@ -66,6 +66,8 @@ pub struct Columns {
     pub held: Column,
     /// Wall time, whole seconds since 1970.
     pub time: Column,
+    /// Process of a bench run that wrote it: number in [`Gathered::runs`].
+    pub run: Column,
     /// Temperature, tenths of a degree above −100 °C.
     pub temperature: Column,
     /// Clock, per mille of the highest.
@@ -142,6 +144,10 @@ pub struct Gathered {
     pub lost_events: u64,
     /// Runs of the bench.
     pub benches: Vec<String>,
+    /// Processes of bench runs, in words; each has a segment of its own.
+    pub runs: Vec<String>,
+    /// The one whose segment is being read: which segment, number in `runs`.
+    run: Option<(std::path::PathBuf, u32)>,
     /// Why a bench run is not a result.
     pub noise: Vec<String>,
     /// The devices.
@@ -219,14 +225,20 @@ impl Gathered {
                         &mut self.groups[last]
                     }
                 };
-                match work.cold {
-                    Some(true) => group.cold.put(work, at),
-                    Some(false) => group.warm.put(work, at),
+                let columns = match work.cold {
+                    Some(true) => &mut group.cold,
+                    Some(false) => &mut group.warm,
                     None => {
                         group.unsaid += 1;
-                        group.warm.put(work, at);
+                        &mut group.warm
                     }
+                };
+                if let Some((path, run)) = &self.run
+                    && *path == segment.path
+                {
+                    columns.run.put(columns.count, *run);
                 }
+                columns.put(work, at);
             }
             Content::Header(header) if header.lost_before > 0 => {
                 let process = "a process that ended".to_owned();
@@ -286,20 +298,22 @@ impl Gathered {
                 *records = records.saturating_add(loss.records);
                 *events = events.saturating_add(loss.events);
             }
-            Content::Bench(bench) => self.bench(bench),
+            Content::Bench(bench) => self.bench(segment, bench),
             _ => {}
         }
     }
 
-    fn bench(&mut self, bench: &Bench<'_>) {
+    fn bench(&mut self, segment: &Segment, bench: &Bench<'_>) {
         let words = format!(
             "bench {}, run {}, process {}",
             bench.what.as_deref().unwrap_or("?"),
             bench.run.as_deref().unwrap_or("?"),
             bench.process.map_or("?".to_owned(), |p| p.to_string())
         );
-        if !bench.end && self.benches.len() < EVENTS {
+        if !bench.end && self.runs.len() < EVENTS {
             self.benches.push(words.clone());
+            self.run = Some((segment.path.clone(), self.runs.len() as u32));
+            self.runs.push(words.clone());
         }
         if bench.noisy == Some(true) && self.noise.len() < EVENTS {
             self.noise.push(format!(

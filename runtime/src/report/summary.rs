@@ -291,6 +291,11 @@ pub struct GroupSummary {
     pub typical: Option<Example>,
     /// The slowest, warm or cold.
     pub worst: Vec<Example>,
+    /// Process by process, where `firstword bench` wrote the records.
+    pub runs: Vec<Named>,
+    /// The figure of the standard run: the median of their P95.
+    #[serde(rename = "median_p95_ms")]
+    pub median_p95: Option<Micros>,
     /// Hour by hour.
     pub hours: Vec<Stretch>,
     /// The course, in stretches of equal length.
@@ -344,7 +349,11 @@ pub fn summarise(
             .map(|g| g.warm.count + g.cold.count)
             .sum(),
         remarks,
-        groups: gathered.groups.iter().map(group).collect(),
+        groups: gathered
+            .groups
+            .iter()
+            .map(|found| group(found, &gathered.runs))
+            .collect(),
         loads: gathered
             .loads
             .iter()
@@ -405,7 +414,7 @@ fn named(name: &str, stats: Option<Stats>) -> Option<Named> {
     })
 }
 
-fn group(group: &Group) -> GroupSummary {
+fn group(group: &Group, runs: &[String]) -> GroupSummary {
     let (warm, cold) = (&group.warm, &group.cold);
     let metric = match (&group.key.objective, group.key.kind) {
         (Some((_, metric, _)), _) => metric.clone(),
@@ -439,6 +448,7 @@ fn group(group: &Group) -> GroupSummary {
     let causes = causes(warm, &usual, &metric);
     let (typical, worst) = examples(group, &usual, &metric, values.quantile(500));
     let (hours, course) = over_time(warm);
+    let runs = by_run(warm, runs);
     let mut summary = GroupSummary {
         kind: group.key.kind,
         model: group.key.model.clone(),
@@ -453,6 +463,8 @@ fn group(group: &Group) -> GroupSummary {
         causes,
         typical,
         worst,
+        median_p95: median_p95(&runs),
+        runs,
         hours,
         course,
         bands: bands(warm),
@@ -461,6 +473,29 @@ fn group(group: &Group) -> GroupSummary {
     };
     summary.findings = findings(&summary);
     summary
+}
+
+/// The values of each process of a bench.
+fn by_run(columns: &Columns, runs: &[String]) -> Vec<Named> {
+    let mut values: Vec<Vec<u32>> = vec![Vec::new(); runs.len()];
+    for at in 0..columns.count {
+        let run = columns
+            .run
+            .get(at)
+            .and_then(|run| values.get_mut(run as usize));
+        if let (Some(values), Some(value)) = (run, columns.value.get(at)) {
+            values.push(value);
+        }
+    }
+    runs.iter()
+        .zip(values)
+        .filter_map(|(name, values)| named(name, Sorted::of(values).stats()))
+        .collect()
+}
+
+/// latency-targets.md: the median of the three P95 values is the figure, all three are kept.
+fn median_p95(runs: &[Named]) -> Option<Micros> {
+    Sorted::of(runs.iter().map(|run| run.stats.p95.0).collect()).quantile(500)
 }
 
 fn side(columns: &Columns, values: &Sorted) -> Side {

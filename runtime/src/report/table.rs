@@ -128,6 +128,7 @@ fn group_text(out: &mut String, group: &GroupSummary) {
             worst(out, example);
         }
     }
+    runs(out, group);
     hours(out, group);
     if group.bands.len() > 1 {
         header(out, "by temperature, ms", "   clock");
@@ -193,6 +194,27 @@ fn worst(out: &mut String, example: &Example) {
         pad(&printable(&slow), 30),
         printable(&example.who),
         if example.cold { " (cold)" } else { "" }
+    );
+}
+
+fn runs(out: &mut String, group: &GroupSummary) {
+    let Some(median) = group.median_p95 else {
+        return;
+    };
+    header(out, "by process, ms", "");
+    for run in &group.runs {
+        row(
+            out,
+            run.name.rsplit(", ").next().unwrap_or(&run.name),
+            &run.stats,
+            "",
+        );
+    }
+    let _ = writeln!(
+        out,
+        "  the figure is the median of the P95 values of {}: {:.1} ms",
+        counted(group.runs.len(), "process").replace("processs", "processes"),
+        median.ms()
     );
 }
 

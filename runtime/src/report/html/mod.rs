@@ -325,6 +325,16 @@ fn figures(out: &mut String, group: &GroupSummary) {
             row(out, metric_words(&metric.name), &metric.stats);
         }
     }
+    if let Some(median) = group.median_p95 {
+        let _ = write!(
+            out,
+            "<tr><th>by process: median of P95 {} ms</th>{COLUMNS}</tr>",
+            ms(median.ms())
+        );
+        for run in &group.runs {
+            row(out, &run.name, &run.stats);
+        }
+    }
     for (at, band) in group.bands.iter().enumerate() {
         if at == 0 {
             let _ = write!(out, "<tr><th>by temperature</th>{COLUMNS}</tr>");
