@@ -58,6 +58,23 @@ pub fn counts_for(stage: &str, metric: Option<&str>) -> bool {
     }
 }
 
+/// Whether the stages of a record are those of the metric. The first partial has none of its own: the stages are those of
+/// the final latency.
+#[must_use]
+pub fn is_staged(metric: &str) -> bool {
+    metric != "first_partial_ms"
+}
+
+/// What the stages of a record add up to, in words.
+#[must_use]
+pub fn staged_words(metric: &str) -> &str {
+    if is_staged(metric) {
+        metric_words(metric)
+    } else {
+        metric_words("final_latency_ms")
+    }
+}
+
 /// A metric's name in words.
 #[must_use]
 pub fn metric_words(metric: &str) -> &str {

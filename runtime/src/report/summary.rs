@@ -321,10 +321,10 @@ pub fn summarise(
     remarks.extend(gathered.tally.remarks());
     let (mut records, mut events) = (0_u64, gathered.lost_events);
     for (lost_records, lost_events) in gathered.lost.values() {
-        records += lost_records;
+        records = records.saturating_add(*lost_records);
         events = events.max(*lost_events);
     }
-    if records + events > 0 {
+    if records > 0 || events > 0 {
         remarks.push(format!(
             "the device itself could not write {records} records and {events} events; the figures are of the others"
         ));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use unicode_width::UnicodeWidthStr;
 
-use super::stage::{Class, metric_words};
+use super::stage::{Class, metric_words, staged_words};
 use super::stats::Stats;
 use super::summary::{Example, GroupSummary, Stretch, Summary};
 use crate::exit::printable;
@@ -96,7 +96,7 @@ fn group_text(out: &mut String, group: &GroupSummary) {
             row(out, metric_words(&metric.name), &metric.stats, "");
         }
     }
-    let share = format!("  share of {}", metric_words(&group.metric));
+    let share = format!("  share of {}", staged_words(&group.metric));
     header(out, "stage (warm), ms", &share);
     for stage in &group.stages {
         let after = match stage.share {

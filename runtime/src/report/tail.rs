@@ -38,7 +38,7 @@ impl Teller {
                 header.version.as_deref().unwrap_or("?"),
                 match header.number {
                     Some(0) | None => "begins".to_owned(),
-                    Some(number) => format!("goes on in file {}", number + 1),
+                    Some(number) => format!("goes on in file {}", number.saturating_add(1)),
                 },
             )),
             Content::Load(load) => self.event(&format!(

@@ -2,7 +2,7 @@
 
 use super::svg::{Axis, Chart, Rows, Sign, ms};
 use crate::report::curve::{Context, Pareto};
-use crate::report::stage::{Class, class, metric_words};
+use crate::report::stage::{Class, class, is_staged, metric_words};
 use crate::report::summary::{Example, GroupSummary, Stretch};
 
 /// A stage below this share of the whole has no row of its own.
@@ -55,6 +55,7 @@ pub fn waterfall(
     let limit = group
         .objective
         .as_ref()
+        .filter(|objective| is_staged(&objective.metric))
         .map(|objective| objective.limit.ms());
     let axis = Axis::linear(
         &format!("ms since the {}", begins(group)),
@@ -113,7 +114,6 @@ pub fn waterfall(
 fn begins(group: &GroupSummary) -> &'static str {
     match group.metric.as_str() {
         "ttft_ms" | "queue_wait_ms" => "request was accepted",
-        "first_partial_ms" => "first sample of the speech",
         "e2e_ms" if group.kind == crate::log::read::WorkKind::Request => "request was accepted",
         _ => "last sample of the speech",
     }

@@ -7,7 +7,7 @@ mod svg;
 use std::fmt::Write;
 
 use self::svg::{escape, ms};
-use super::stage::{Class, metric_words};
+use super::stage::{Class, is_staged, metric_words, staged_words};
 use super::stats::Stats;
 use super::summary::{Example, GroupSummary, Stretch, Summary};
 
@@ -153,7 +153,11 @@ fn section(out: &mut String, number: usize, group: &GroupSummary) {
             when.unwrap_or_default(),
             if worst.cold { ", cold" } else { "" }
         );
-        let caption = "Stage after stage, to one scale with the typical one below. The dashed outline is what each stage usually takes.";
+        let caption = if is_staged(&group.metric) {
+            "Stage after stage, to one scale with the typical one below. The dashed outline is what each stage usually takes."
+        } else {
+            "The stages of its final latency (the first partial has none of its own), to one scale with the typical one below. The dashed outline is what each stage usually takes."
+        };
         figure(
             out,
             &title,
@@ -246,7 +250,7 @@ fn stages(out: &mut String, group: &GroupSummary) {
     let _ = write!(
         out,
         r#"<h3>Stages of the warm records</h3><div class="sheet"><table><tr><th>stage</th><th class="left">spent on</th>{COLUMNS}<th>share of {}</th></tr>"#,
-        escape(metric_words(&group.metric))
+        escape(staged_words(&group.metric))
     );
     for stage in &group.stages {
         let what = match stage.class {
