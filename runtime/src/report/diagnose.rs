@@ -5,7 +5,6 @@
 
 use super::gather::{Columns, LOADED, SHORT_OF_MEMORY, SUSPENDED, THROTTLED};
 use super::stage::{Class, class, counts_for};
-use super::stats::Sorted;
 
 /// So many records must have held before "usual" means them and not all.
 const ENOUGH: usize = 20;
@@ -48,11 +47,17 @@ impl Usual {
                 .stages
                 .iter()
                 .map(|(_, column)| {
-                    let values = (0..columns.count)
+                    let mut values: Vec<u32> = (0..columns.count)
                         .filter(|&at| !enough || columns.held.get(at) == Some(1))
                         .filter_map(|at| column.get(at))
                         .collect();
-                    Sorted::of(values).quantile(500).unwrap_or_default().0
+                    // The median alone: a fifth of what sorting costs.
+                    let middle = values.len().div_ceil(2).saturating_sub(1);
+                    if values.is_empty() {
+                        0
+                    } else {
+                        *values.select_nth_unstable(middle).1
+                    }
                 })
                 .collect(),
         )

@@ -31,7 +31,7 @@ impl Micros {
     pub fn of_ms(ms: f64) -> Option<Self> {
         (0.0..=8.64e8)
             .contains(&ms)
-            .then(|| Self(((ms * 1e3).round() as u64).min(u64::from(Self::LONGEST.0)) as u32))
+            .then(|| Self(((ms * 1e3 + 0.5) as u64).min(u64::from(Self::LONGEST.0)) as u32))
     }
 }
 
