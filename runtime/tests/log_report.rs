@@ -306,6 +306,39 @@ fn a_standard_run_is_the_median_of_its_three_processes_and_says_if_the_machine_w
 }
 
 #[test]
+fn a_file_that_only_has_the_name_of_a_log_is_left_out_and_named() {
+    let (folder, _) = planted(&Plan {
+        records: 20,
+        ..Plan::default()
+    });
+    // Killed before the first record: nothing is missing.
+    fs::write(
+        folder.path().join("latency-20261124T080000Z-9-0000.jsonl"),
+        "",
+    )
+    .unwrap();
+    let output = reported(folder.path(), &[]);
+    assert_eq!(
+        (output.status.code(), text(&output.stderr).as_str()),
+        (Some(0), "")
+    );
+    fs::write(folder.path().join("latency-x.jsonl"), b"\x1f\x8b\x08\0\0").unwrap();
+    let output = reported(folder.path(), &["--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("left out: ") && said.contains("latency-x.jsonl") && said.contains("gunzip"),
+        "{said}"
+    );
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["records"], 20);
+    assert!(
+        report["remarks"].to_string().contains("latency-x.jsonl"),
+        "{report}"
+    );
+}
+
+#[test]
 fn a_read_only_folder_can_be_reported() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, _) = planted(&Plan {

@@ -1,6 +1,8 @@
 //! Writes a latency log of any size whose truth is known, to measure and to try `firstword log` with.
 //!
-//!   log_records FOLDER [RECORDS [typical|encode|queue|thermal [SEED [PACE]]]]
+//! ```text
+//! log_records FOLDER [RECORDS [typical|encode|queue|thermal [SEED [PACE]]]]
+//! ```
 //!
 //! PACE multiplies every stage (1.1: ten per cent slower), to have something for `firstword log compare`. What was made
 //! slow is in FOLDER/truth.json.

@@ -10,7 +10,7 @@ mod tail;
 
 use super::Context;
 use crate::cli::{LogAction, LogArgs, RangeArgs};
-use crate::exit::{CommandError, Exit};
+use crate::exit::{CommandError, Exit, say};
 use crate::log::read::{Range, ReadError, Source, Wall, WallError, span};
 
 /// Runs the command that was typed.
@@ -38,7 +38,11 @@ fn places(named: &[PathBuf], context: &Context) -> Result<Vec<PathBuf>, CommandE
 
 /// Opens the logs at these places.
 fn open(places: &[PathBuf]) -> Result<Source, CommandError> {
-    Ok(Source::open(places)?)
+    let source = Source::open(places)?;
+    for refused in source.refused() {
+        say(&format!("left out: {refused}"));
+    }
+    Ok(source)
 }
 
 /// The range that was typed.

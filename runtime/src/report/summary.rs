@@ -318,6 +318,12 @@ pub fn summarise(
 ) -> Summary {
     let rfc = |wall: Option<Wall>| wall.map(Wall::rfc3339);
     let mut remarks = gathered.noise.clone();
+    remarks.extend(
+        source
+            .refused()
+            .iter()
+            .map(|error| format!("left out: {error}")),
+    );
     remarks.extend(gathered.tally.remarks());
     let (mut records, mut events) = (0_u64, gathered.lost_events);
     for (lost_records, lost_events) in gathered.lost.values() {
@@ -821,8 +827,14 @@ fn findings(group: &GroupSummary) -> Vec<String> {
                 cause.usual.ms()
             )
         });
+        // Where the objective holds, the few above it have a reason, too, but the device is not slow.
+        let begin = if objective.holds == Some(true) {
+            "Slow in those was"
+        } else {
+            "Slow was"
+        };
         findings.push(format!(
-            "Slow was {stage}: in {misses} of {all} misses ({}) it was furthest above its usual time{times}.",
+            "{begin} {stage}: in {misses} of {all} misses ({}) it was furthest above its usual time{times}.",
             percent(misses, all)
         ));
     }

@@ -53,7 +53,7 @@ impl Follow {
             tally: Tally::default(),
         };
         let mut segments = match segment::find(place) {
-            Ok(segments) => segments,
+            Ok((segments, _)) => segments,
             Err(ReadError::NoLog { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };

@@ -117,6 +117,7 @@ fn counted_was(n: u64, what: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Source {
     segments: Vec<Segment>,
+    refused: Vec<ReadError>,
 }
 
 impl Source {
@@ -125,20 +126,28 @@ impl Source {
     /// # Errors
     /// When one of them does not exist, can't be read, or holds no latency log; the message says what was found.
     pub fn open(places: &[PathBuf]) -> Result<Self, ReadError> {
-        let mut segments = Vec::new();
+        let (mut segments, mut refused) = (Vec::new(), Vec::new());
         for place in places {
-            segments.extend(segment::find(place)?);
+            let (found, others) = segment::find(place)?;
+            segments.extend(found);
+            refused.extend(others);
         }
         // Files without a wall clock are older than those with one. Names break ties: they hold the number.
         segments.sort_by(|a, b| (a.first, &a.path).cmp(&(b.first, &b.path)));
         segments.dedup_by(|a, b| a.path == b.path);
-        Ok(Self { segments })
+        Ok(Self { segments, refused })
     }
 
     /// The files.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
+    }
+
+    /// Why files that have the name of a log were left out.
+    #[must_use]
+    pub fn refused(&self) -> &[ReadError] {
+        &self.refused
     }
 
     /// When the newest record was written, if any file knows the wall clock.

@@ -17,6 +17,9 @@ const HEAD_LINES: usize = 64;
 /// So many other files are named when a folder holds no log.
 const NAMED: usize = 3;
 
+/// What a file without a byte is called.
+const EMPTY: &str = "an empty file";
+
 /// One file of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
@@ -122,7 +125,7 @@ impl Segment {
         if !ours {
             return Err(ReadError::NotOurs {
                 path: name(path),
-                found: first_fault.unwrap_or_else(|| "an empty file".to_owned()),
+                found: first_fault.unwrap_or_else(|| EMPTY.to_owned()),
             });
         }
         segment.last = last_time(path)
@@ -184,8 +187,8 @@ fn last_time(path: &Path) -> io::Result<Option<u64>> {
     Ok(tail[..end].rsplit(|&b| b == b'\n').find_map(line::time))
 }
 
-/// The logs at one place.
-pub(super) fn find(place: &Path) -> Result<Vec<Segment>, ReadError> {
+/// The logs at one place, and why files beside them that have the name of one were left out.
+pub(super) fn find(place: &Path) -> Result<(Vec<Segment>, Vec<ReadError>), ReadError> {
     let refuse = |error: &io::Error| ReadError::Unreadable {
         path: name(place),
         reason: plain(error),
@@ -198,7 +201,7 @@ pub(super) fn find(place: &Path) -> Result<Vec<Segment>, ReadError> {
                 found: "neither a file nor a folder".to_owned(),
             });
         }
-        return Segment::open(place).map(|segment| vec![segment]);
+        return Segment::open(place).map(|segment| (vec![segment], Vec::new()));
     }
     let mut folder = place.to_owned();
     let mut found = list(&folder).map_err(|error| refuse(&error))?;
@@ -207,19 +210,15 @@ pub(super) fn find(place: &Path) -> Result<Vec<Segment>, ReadError> {
         folder = place.join("log");
         found = list(&folder).map_err(|error| refuse(&error))?;
     }
-    let mut segments = Vec::new();
-    let mut first_refusal = None;
+    let (mut segments, mut refused) = (Vec::new(), Vec::new());
     for path in &found.logs {
         match Segment::open(path) {
             Ok(segment) => segments.push(segment),
-            // An empty file is what a writer leaves that was killed before its first record.
-            Err(error) => {
-                first_refusal.get_or_insert(error);
-            }
+            Err(error) => refused.push(error),
         }
     }
     if segments.is_empty() {
-        return Err(match first_refusal {
+        return Err(match refused.into_iter().next() {
             Some(error) => error,
             None => ReadError::NoLog {
                 path: name(&folder),
@@ -227,7 +226,9 @@ pub(super) fn find(place: &Path) -> Result<Vec<Segment>, ReadError> {
             },
         });
     }
-    Ok(segments)
+    // An empty file is what a writer leaves that was killed before its first record: nothing is missing.
+    refused.retain(|error| !matches!(error, ReadError::NotOurs { found, .. } if found == EMPTY));
+    Ok((segments, refused))
 }
 
 /// What a folder holds.
