@@ -14,6 +14,8 @@ use crate::report::tail::Teller;
 
 /// How often new lines are looked for: a turn shows well within a second, and a device hardly notices.
 const LOOK: Duration = Duration::from_millis(200);
+// The writer's half second before a record is in the file comes on top, and all of it stays below one second.
+const _: () = assert!(LOOK.as_millis() <= 250);
 
 /// Shows the last lines, and goes on with what comes.
 pub(super) fn run(args: &LogTailArgs, context: &Context) -> Result<Exit, CommandError> {
