@@ -1,10 +1,11 @@
 //! Runs a model layer by layer on a text: what goes into its products (to choose the smoothing), and how far the
 //! precision that is imported is from `exact`.
 //!
-//! Two models walk through the text side by side, one layer at a time, so that the memory in use is that of one layer
-//! and not of a model: `exact`, which shows the inputs of its products, and the one that is imported, with the factors
-//! chosen from them. Factors are chosen on the first part of the text, distances measured on the rest. Of a model
-//! nothing is kept between layers but what goes on to the next one; the head is run for some thousand words at a time.
+//! Two models walk through the text one after the other, one layer at a time, so that the memory in use is that of one
+//! layer and not of a model: `exact`, which shows the inputs of its products, and the one that is imported, with the
+//! factors and [`super::ways`] chosen from them. Both are chosen on the first part of the text, distances measured on the
+//! rest. Of a model nothing is kept between layers but what goes on to the next one; the head is run for some thousand
+//! words at a time.
 
 use std::borrow::Cow;
 
@@ -13,22 +14,18 @@ use ort::session::{Session, SessionInputValue, SessionOutputs};
 use ort::value::Tensor;
 
 use super::distance::Distance;
+use super::ways::{self, Candidate};
 use super::{ImportError, Precision, Quality};
 use crate::language::architecture::{Description, Linear};
 use crate::language::lower::smoothing::{Choice, Inputs, Rows, factors};
 use crate::language::lower::{
-    LowerError, Lowering, Place, Reading, Role, Smoothing, Stage, Twice, Weight, head, stage,
+    LowerError, Lowering, Place, Reading, Recipe, Role, Smoothing, Stage, Ways, Weight, head, stage,
 };
 
 /// The text both are done on: prose, talk, code, tables and other languages, written for this purpose.
 pub const TEXT: &str = include_str!("calibration.txt");
 /// Its name, as the manifest has it.
 pub const NAME: &str = "firstword calibration text 1";
-
-/// `fast` rounds inputs twice wherever rounding them once would cost more of the outputs' mean square than this times
-/// the place's part of all layers' weights: so those that are rounded once cost less than this together, and time is
-/// spent where it takes most away.
-const MOST: f64 = 0.02;
 
 /// Words whose logits are computed at once. Gemma's head, 262 144 by 640, takes 0.7 GB in one piece as it is prepared,
 /// and its logits of one row 1 MB.
@@ -50,8 +47,8 @@ pub struct Calibration<'a> {
 pub struct Calibrated {
     /// The factors.
     pub smoothing: Smoothing,
-    /// The places whose inputs are rounded twice.
-    pub twice: Twice,
+    /// The ways that were chosen.
+    pub ways: Ways,
     /// The distance from `exact`.
     pub quality: Quality,
 }
@@ -80,56 +77,68 @@ impl Calibration<'_> {
             )));
         }
         let seen = length * 2 / 3;
-        let mut smoothing = Smoothing::new();
-        let mut twice = Twice::new();
+        let shown = if precision.is_smoothed() { seen } else { 0 };
         let roles = [Role::Attention, Role::Output, Role::GateUp, Role::Down];
         let all: usize = (0..description.layers.len())
             .flat_map(|layer| roles.map(|role| weights(description, layer, role)))
             .sum();
-        let none = Smoothing::new();
-        let mut exact = self.embedded(description, reading).map_err(lowered)?;
-        let mut other = exact.clone();
-        for layer in 0..description.layers.len() {
-            let lowering = |smoothing| Lowering {
+        let start = self.embedded(description, reading).map_err(lowered)?;
+        let step = |layer, recipe: &mut dyn Recipe, smoothing: &Smoothing| {
+            let lowering = Lowering {
                 description,
                 window: length,
                 smoothing,
             };
-            let mut recipe = Precision::Exact.recipe(&twice);
-            let graph =
-                stage(&lowering(&none), reading, layer, recipe.as_mut()).map_err(lowered)?;
-            let shown = if precision.is_smoothed() { seen } else { 0 };
+            stage(&lowering, reading, layer, recipe).map_err(lowered)
+        };
+
+        let mut exact = start.clone();
+        let mut candidates = Vec::new();
+        for layer in 0..description.layers.len() {
+            let mut recipe = Precision::Exact.recipe(&Ways::new());
+            let graph = step(layer, recipe.as_mut(), &Smoothing::new())?;
             for (role, inputs) in self.walk(description, graph, &mut exact, shown)? {
                 let choice = choose(description, reading, layer, role, &inputs).map_err(lowered)?;
-                let part = weights(description, layer, role) as f64 / all as f64;
-                let place = Place { layer, role };
-                let factors = if precision == Precision::Balanced || choice.gain() > MOST * part {
-                    twice.insert(place);
-                    choice.twice
-                } else {
-                    choice.once
-                };
-                smoothing.insert(place, factors.values);
+                candidates.push(Candidate {
+                    place: Place { layer, role },
+                    part: weights(description, layer, role) as f64 / all as f64,
+                    choice,
+                });
             }
-            let mut recipe = precision.recipe(&twice);
-            let graph =
-                stage(&lowering(&smoothing), reading, layer, recipe.as_mut()).map_err(lowered)?;
-            self.walk(description, graph, &mut other, 0)?;
         }
         // What comes after a token tells how well it was foreseen; after the last one nothing comes.
         let measured = seen * description.width..(length - 1) * description.width;
-        let quality = self.compared(
-            description,
-            reading,
-            precision,
-            [&exact.normed[measured.clone()], &other.normed[measured]],
-            &self.tokens[seen + 1..],
-        )?;
-        Ok(Calibrated {
-            smoothing,
-            twice,
-            quality,
-        })
+        let times = ways::times(precision);
+        let mut tried = times.iter().enumerate();
+        loop {
+            let Some((n, &time)) = tried.next() else {
+                return Err(failed("no time to try; this is a bug".to_owned()));
+            };
+            let (ways, smoothing) = ways::choose(time, &candidates);
+            let mut other = start.clone();
+            for layer in 0..description.layers.len() {
+                let mut recipe = precision.recipe(&ways);
+                let graph = step(layer, recipe.as_mut(), &smoothing)?;
+                self.walk(description, graph, &mut other, 0)?;
+            }
+            let quality = self.compared(
+                description,
+                reading,
+                precision,
+                [
+                    &exact.normed[measured.clone()],
+                    &other.normed[measured.clone()],
+                ],
+                &self.tokens[seen + 1..],
+            )?;
+            if ways::is_near(&quality) || n + 1 == times.len() {
+                return Ok(Calibrated {
+                    smoothing,
+                    ways,
+                    quality,
+                });
+            }
+        }
     }
 
     /// The text's embeddings, as the file has them.
@@ -233,7 +242,7 @@ impl Calibration<'_> {
         for start in (0..description.vocabulary).step_by(WORDS) {
             let words = start..(start + WORDS).min(description.vocabulary);
             let logits = |precision: Precision, normed: &[f32]| {
-                let mut recipe = precision.recipe(&Twice::new());
+                let mut recipe = precision.recipe(&Ways::new());
                 let model =
                     head(description, reading, words.clone(), recipe.as_mut()).map_err(lowered)?;
                 let mut session = self.session("the head", model)?;

@@ -18,6 +18,7 @@ mod folder;
 mod genai;
 mod manifest;
 mod room;
+mod ways;
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -34,7 +35,7 @@ pub use room::{Room, check_room};
 use super::architecture::Description;
 use super::lower::{
     self, Exact, Fast, Flavour, Float, Fused, Lowering, Plain, Reading, Recipe, Smoothing,
-    Symmetric, Twice,
+    Symmetric, Ways,
 };
 use crate::gguf::{Gguf, Kind, Metadata};
 use crate::onnx::{Builder, DataFile};
@@ -56,9 +57,9 @@ pub enum Precision {
     Float,
     /// As the file has them, exact or near-lossless.
     Exact,
-    /// 8-bit weights, inputs of 16 bits.
+    /// 8-bit weights, inputs of 14 bits; the products that cost most of the quality as in `exact`.
     Balanced,
-    /// 8-bit weights, inputs of 8 bits where that is measured to do, and of 16 elsewhere.
+    /// The same, inputs of 8 bits where that costs least, in less time.
     Fast,
 }
 
@@ -77,20 +78,20 @@ impl Precision {
         }
     }
 
-    /// `twice` are the places whose inputs `fast` rounds twice.
-    fn recipe(self, twice: &Twice) -> Box<dyn Recipe> {
+    /// `ways` are those that calibration chose.
+    fn recipe(self, ways: &Ways) -> Box<dyn Recipe> {
         match self {
             Self::Float => Box::new(Float::default()),
             Self::Exact => Box::new(Exact::default()),
-            Self::Balanced => Box::new(Fast::balanced()),
-            Self::Fast => Box::new(Fast::new(twice.clone())),
+            Self::Balanced => Box::new(Fast::balanced(ways.clone())),
+            Self::Fast => Box::new(Fast::new(ways.clone())),
         }
     }
 
     /// At most so many bytes are laid down for each weight that is stored as `kind`.
     #[must_use]
     pub fn bytes_per_weight(self, kind: Kind) -> f64 {
-        self.recipe(&Twice::default()).bytes_per_weight(kind)
+        self.recipe(&Ways::new()).bytes_per_weight(kind)
     }
 
     /// Whether it gains by moving range from inputs into weights.
@@ -143,14 +144,14 @@ impl GraphFlavour {
 
     /// How weights of a precision are laid down in these operators. `plain` leaves it to its providers whether
     /// activations are rounded: it has no `balanced` and no `fast`.
-    fn recipe(self, precision: Precision, twice: &Twice) -> Result<Box<dyn Recipe>, ImportError> {
+    fn recipe(self, precision: Precision, ways: &Ways) -> Result<Box<dyn Recipe>, ImportError> {
         match (self, precision) {
             (Self::Plain, Precision::Exact) => Ok(Box::new(Symmetric)),
             (Self::Plain, Precision::Balanced | Precision::Fast) => Err(ImportError::Precision {
                 flavour: self.name(),
                 found: precision.name(),
             }),
-            (Self::Fused, _) | (Self::Plain, Precision::Float) => Ok(precision.recipe(twice)),
+            (Self::Fused, _) | (Self::Plain, Precision::Float) => Ok(precision.recipe(ways)),
         }
     }
 }
@@ -221,7 +222,7 @@ pub fn import(
             goal: request.goal.clone(),
         });
     }
-    let recipe = |twice: &Twice| request.flavour.recipe(request.precision, twice);
+    let recipe = |ways: &Ways| request.flavour.recipe(request.precision, ways);
     let gguf = Gguf::open(&request.source)?;
     let description = Description::read(gguf.metadata(), &gguf)?;
     let window = window(request, &description)?;
@@ -229,7 +230,7 @@ pub fn import(
         request,
         &description,
         &gguf,
-        recipe(&Twice::new())?.as_ref(),
+        recipe(&Ways::new())?.as_ref(),
         window,
     )?;
 
@@ -260,11 +261,11 @@ pub fn import(
             calibration.run(&description, &reading, request.precision)
         })
         .transpose()?;
-    let (smoothing, twice) = match &calibrated {
-        Some(calibrated) => (&calibrated.smoothing, &calibrated.twice),
-        None => (&request.smoothing, &Twice::new()),
+    let (smoothing, ways) = match &calibrated {
+        Some(calibrated) => (&calibrated.smoothing, &calibrated.ways),
+        None => (&request.smoothing, &Ways::new()),
     };
-    let recipe = recipe(twice)?;
+    let recipe = recipe(ways)?;
     let lowering = Lowering {
         description: &description,
         window,

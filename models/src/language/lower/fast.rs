@@ -5,11 +5,11 @@
 //! y = MatMulIntegerToFloat(u, weights) · m
 //! ```
 //!
-//! Some inputs are rounded twice, the second time what the first left over: all of them in `balanced`, in `fast` those of
-//! the places where it matters (see [`super::smoothing`]). Each time 7 bits are taken, so 14 of the input count, and the
-//! weights need not keep to the limit of [`super::column`]: both sides gain. Both halves go through one product, as twice
-//! as many tokens: a prompt's products cost twice as much there, a decode step, which waits for the weights, a few
-//! hundredths more.
+//! Some inputs are rounded twice, the second time what the first left over. Each time 7 bits are taken, so 14 of the
+//! input count, and the weights need not keep to the limit of [`super::column`]: both sides gain. Both halves go through
+//! one product, as twice as many tokens: a prompt's products cost twice as much there, a decode step, which waits for the
+//! weights, a few hundredths more. Some products are those of `exact`, at three times the cost. Which is which is chosen
+//! when a model is imported: `balanced` may take more time than `fast`.
 //!
 //! A token of zeros gives 0/0 at first, whatever byte ONNX Runtime makes of it, and 0 once multiplied by m.
 //!
@@ -18,7 +18,7 @@
 //! of the time and two thirds of the memory while it is loaded. The embedding stays that of `exact`; where both were
 //! tied they no longer share their bytes, but of the embedding only the rows in use are ever read.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::Range;
 
 use super::column;
@@ -39,40 +39,56 @@ const HALF_STEPS: f32 = 63.0;
 /// What is left of such a step, rounded in steps of so small a part of it: half a step is 63 of them.
 const PART: f32 = 126.0;
 
-/// Places whose inputs are rounded twice.
-pub type Twice = HashSet<Place>;
+/// How a product is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// Weights of 8 bits, inputs rounded once.
+    Once,
+    /// Weights of 8 bits, inputs rounded twice.
+    Twice,
+    /// As [`Exact`] makes it.
+    Exact,
+}
+
+/// The ways that were chosen, place by place.
+pub type Ways = HashMap<Place, Way>;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Fast {
-    /// All where there is none.
-    twice: Option<Twice>,
+    name: &'static str,
+    ways: Ways,
+    /// Where none was chosen.
+    otherwise: Way,
     exact: Exact,
 }
 
 impl Fast {
-    /// Recipe `fast`.
+    /// Recipe `fast`: inputs are rounded once where nothing else was chosen.
     #[must_use]
-    pub fn new(twice: Twice) -> Self {
+    pub fn new(ways: Ways) -> Self {
         Self {
-            twice: Some(twice),
+            name: "fast",
+            ways,
+            otherwise: Way::Once,
             exact: Exact::default(),
         }
     }
 
-    /// Recipe `balanced`.
+    /// Recipe `balanced`: they are rounded twice there.
     #[must_use]
-    pub fn balanced() -> Self {
-        Self::default()
+    pub fn balanced(ways: Ways) -> Self {
+        Self {
+            name: "balanced",
+            otherwise: Way::Twice,
+            ..Self::new(ways)
+        }
     }
 }
 
 impl Recipe for Fast {
     fn name(&self) -> &'static str {
-        match self.twice {
-            Some(_) => "fast",
-            None => "balanced",
-        }
+        self.name
     }
 
     fn bytes_per_weight(&self, kind: Kind) -> f64 {
@@ -93,7 +109,11 @@ impl Recipe for Fast {
         place: Place,
         joined: bool,
     ) -> Result<Product, LowerError> {
-        let twice = self.twice.as_ref().is_none_or(|all| all.contains(&place));
+        let twice = match self.ways.get(&place).unwrap_or(&self.otherwise) {
+            Way::Once => false,
+            Way::Twice => true,
+            Way::Exact => return self.exact.product(g, input, weights, place, joined),
+        };
         let rounded = Rounded::of(g, input, twice);
         if joined {
             return Ok(Product::Joined(rounded.times(g, weights)?));

@@ -22,7 +22,7 @@ use std::io;
 
 use decoder::capped;
 pub use decoder::{Flavour, decoder};
-pub use fast::{Fast, Twice};
+pub use fast::{Fast, Way, Ways};
 pub use float::Float;
 pub use fused::Fused;
 pub use nbits::{Exact, Packed, embedding, multiply, pack};
