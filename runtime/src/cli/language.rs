@@ -145,8 +145,8 @@ the form plain there is no genai_config.json: onnxruntime-genai does not run tha
 
 Precisions:
   exact     the file's own numbers, or as near as ONNX Runtime's operators allow
-  balanced  8-bit weights, 14-bit inputs
-  fast      8-bit weights, 8-bit inputs but where 14 bits are measured to matter;
+  balanced  8-bit weights, 14-bit inputs; exact where it matters most
+  fast      8-bit weights, 8-bit inputs but where more is measured to matter;
             the default
 
 The form plain has exact only.

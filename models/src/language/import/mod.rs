@@ -195,7 +195,7 @@ pub struct ImportRequest<'a> {
 /// Writes the tokenizer that metadata describe into a folder; an error is one line.
 pub type TokenizerFiles = dyn Fn(&Metadata, &Path) -> Result<(), String>;
 
-/// How far an import is, in bytes of the source file: they are read twice, once for their hash, and four times more
+/// How far an import is, in bytes of the source file: they are read twice, once for their hash, and up to six times more
 /// where factors are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
@@ -239,7 +239,7 @@ pub fn import(
     let times = match request.calibration {
         None => 1,
         Some(_) if !request.precision.is_smoothed() => 3,
-        Some(_) => 5,
+        Some(_) => 4 + ways::times(request.precision).len() as u64,
     };
     let total = bytes + times * weights;
     let done = Cell::new(0);
