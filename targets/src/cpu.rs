@@ -7,7 +7,7 @@
 //!   5.3–8.3 ms (1.6 times the CPU time) with two; the encoder over 5 s took 57–61 ms against
 //!   38–83 ms (ONNX Runtime 1.31.1, spinning off). A second thread is for the encoder of an idle machine.
 //! - **Spinning off.** A waiting worker gives its core back. Two sessions whose threads spin made
-//!   small decode steps 2–6 times slower when they shared cores.
+//!   small decode steps 2–6 times slower when they shared cores. Where it is on, workers spin inside a run only.
 //! - **Prepacking on** (`session.disable_prepacking=0`): 1.2–1.7 times per token on Moonshine's decoder.
 //! - **All graph optimisations** for `.onnx`. A `.ort` file was optimised when it was written: it
 //!   is loaded as it is, and ONNX Runtime applies only what was saved in it.
@@ -79,6 +79,8 @@ impl Cpu {
         vec![
             ("session.intra_op.allow_spinning", on_off(self.spinning)),
             ("session.inter_op.allow_spinning", on_off(self.spinning)),
+            // Between two runs nobody spins.
+            ("session.force_spinning_stop", on_off(self.spinning)),
             ("session.disable_prepacking", on_off(false)),
         ]
     }
@@ -289,5 +291,6 @@ mod tests {
         }
         .settings();
         assert!(spinning.contains(&("session.intra_op.allow_spinning", "1".to_owned())));
+        assert!(spinning.contains(&("session.force_spinning_stop", "1".to_owned())));
     }
 }

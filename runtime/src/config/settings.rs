@@ -166,8 +166,8 @@ table! {
         library: Option<PathBuf> = "", Kind::Path, also "ORT_DYLIB_PATH";
         /// Threads of one session. 0: chosen for the machine.
         threads: usize = "0", Kind::Count { least: 0, most: 1024, unit: "threads" };
-        /// Whether idle threads spin. Faster alone on a machine, several times slower when streams or programs
-        /// share few cores.
+        /// Whether threads that wait within a step spin. Faster with several threads alone on a machine, several times
+        /// slower when streams or programs share few cores.
         spinning: bool = "false", Kind::Switch;
     }
 
