@@ -1,6 +1,6 @@
 # The two commands: `make demo` and `make test`. What they do is in scripts/, one file for each job.
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint peers language-peers
+.PHONY: help demo test lint cross cross-test peers language-peers
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -13,6 +13,12 @@ test: ## Everything that must hold: lints, documentation, tests
 
 lint: ## Formatting, clippy, documentation, scripts
 	@scripts/lint.sh
+
+cross: ## Build for aarch64 without docker, and check that a device can start it (FIRSTWORD_JETPACK=5|6)
+	@scripts/cross.sh
+
+cross-test: ## Run what was built for aarch64 under qemu and compare it with this machine's
+	@scripts/cross-test.sh
 
 peers: ## Measure against sherpa-onnx and moonshine-voice (ARGS="--json FILE"; PEERS_ONLY=1: without ours)
 	@scripts/peers.sh $(ARGS)

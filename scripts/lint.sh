@@ -13,7 +13,7 @@ echo "-- cargo doc"
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
 echo "-- scripts"
-scripts=(scripts/*.sh .ci/run)
+scripts=(scripts/*.sh cross/aarch64 cross/gate .ci/run)
 for script in "${scripts[@]}"; do
     bash -n "$script"
 done
