@@ -30,8 +30,8 @@ fn status(key: &str) -> u64 {
 }
 
 // The logits that are compared would take 2 models · 169 rows · 262 144 words · 4 bytes = 354 MB in one piece, the head's
-// codes and scales 42 MB, three times over as ONNX Runtime reads, unpacks and packs them. In pieces of 16 384 words it is a
-// sixteenth of all that, 30 MB; the scales of the whole table (8 MB) and the file's own list of tokens (some 20 MB) stay.
+// codes and scales 42 MB, three times over as ONNX Runtime reads, unpacks and packs them. In pieces of 4 096 words it is a
+// sixty-fourth of all that, and four times that where inputs are rounded twice, 30 MB; the scales of the whole table (8 MB) and the file's own list of tokens (some 20 MB) stay.
 // A quarter of those 354 MB is in between.
 #[test]
 fn an_import_with_calibration_does_not_hold_a_whole_head_or_its_logits() {

@@ -28,8 +28,8 @@ pub const TEXT: &str = include_str!("calibration.txt");
 pub const NAME: &str = "firstword calibration text 1";
 
 /// Words whose logits are computed at once. Gemma's head, 262 144 by 640, takes 0.7 GB in one piece as it is prepared,
-/// and its logits of one row 1 MB.
-const WORDS: usize = 16_384;
+/// and its logits of one row 1 MB, several times over where inputs are rounded twice.
+const WORDS: usize = 4_096;
 
 /// What is needed to run a model while it is imported.
 #[derive(Clone, Copy)]

@@ -31,7 +31,7 @@ const PIECE: usize = 1 << 18;
 /// Inputs whose weights are turned at once.
 const TURNED: usize = 64;
 /// Codes that are in memory at once: larger matrices are read several times.
-const HELD: usize = 1 << 26;
+const HELD: usize = 1 << 24;
 /// A token's largest input, rounded once, in steps.
 const STEPS: f32 = 127.0;
 /// The same in steps of the first of two times.
