@@ -99,9 +99,11 @@ impl Calibration<'_> {
             let graph = step(layer, recipe.as_mut(), &Smoothing::new())?;
             for (role, inputs) in self.walk(description, graph, &mut exact, shown)? {
                 let choice = choose(description, reading, layer, role, &inputs).map_err(lowered)?;
+                let linears = linears(description, layer, role).into_iter();
                 candidates.push(Candidate {
                     place: Place { layer, role },
                     part: weights(description, layer, role) as f64 / all as f64,
+                    outputs: linears.map(|linear| linear.weight.rows.len()).sum(),
                     choice,
                 });
             }
@@ -215,15 +217,8 @@ impl Calibration<'_> {
             .map(|(role, name)| {
                 let values = taken(&outputs, &name)?;
                 let channels = values.len() / length;
-                let magnitudes = values[..shown * channels].iter().map(|v| v.abs());
-                let magnitudes = magnitudes.collect();
-                Ok((
-                    role,
-                    Inputs {
-                        magnitudes,
-                        channels,
-                    },
-                ))
+                let values = values[..shown * channels].to_vec();
+                Ok((role, Inputs { values, channels }))
             })
             .collect()
     }

@@ -161,6 +161,7 @@ impl Walk<'_> {
         let mut attended = self.flavour.attention(self.g, self.lowering, n, qkv, norms);
         if last {
             attended = self.flavour.wanted(self.g, &attended);
+            self.recipe.other_tokens();
         }
         // One factor per value channel; several query heads share a value head.
         let shared = d.heads / d.kv_heads;

@@ -1,17 +1,23 @@
 //! Recipes `fast` and `balanced`: 8-bit weights with a scale per output, inputs rounded to 8 bits with a scale per token.
 //!
 //! ```text
-//! m = max |x| of the token        u = QuantizeLinear(x / m, 1/127, zero 128)
-//! y = MatMulIntegerToFloat(u, weights) · m
+//! s = max |x| of the token / 127        u = QuantizeLinear(x, s, zero 128)
+//! y = MatMulIntegerToFloat(u, weights) · s
 //! ```
 //!
-//! Some inputs are rounded twice, the second time what the first left over. Each time 7 bits are taken, so 14 of the
+//! QuantizeLinear takes a scale for each token since opset 21 (blocks as long as a token; ONNX Runtime has it since
+//! 1.20 and gives the tokens to all of its threads). Its zero points come in the same shape: they are made once for all
+//! products of the same tokens.
+//!
+//! Some inputs are turned before they are rounded ([`super::turn`]): blocks of channels are multiplied by a constant.
+//!
+//! Some are rounded twice, the second time what the first left over. Each time 7 bits are taken, so 14 of the
 //! input count, and the weights need not keep to the limit of [`super::column`]: both sides gain. Both halves go through
 //! one product, as twice as many tokens: a prompt's products cost twice as much there, a decode step, which waits for the
 //! weights, a few hundredths more. Some products are those of `exact`, at three times the cost. Which is which is chosen
 //! when a model is imported: `balanced` may take more time than `fast`.
 //!
-//! A token of zeros gives 0/0 at first, whatever byte ONNX Runtime makes of it, and 0 once multiplied by m.
+//! A token of zeros gives 0/0 at first, whatever byte ONNX Runtime makes of it, and 0 once multiplied by s.
 //!
 //! The head's input is always rounded twice: it comes once for each answer's token, never for a prompt's (once costs
 //! SmolLM2 a KL of 0.004). Bytes read faster than the blocks of `exact`: Gemma's head, half of its decode step, takes 0.7
@@ -21,8 +27,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::column;
 use super::{Exact, LowerError, Place, Product, Recipe, Weight};
+use super::{column, turn};
 use crate::gguf::Kind;
 use crate::onnx::{Builder, Element, Value, int};
 
@@ -44,6 +50,8 @@ const PART: f32 = 126.0;
 pub enum Way {
     /// Weights of 8 bits, inputs rounded once.
     Once,
+    /// The same with blocks of inputs turned; [`Way::Once`] where there are no blocks.
+    Turned,
     /// Weights of 8 bits, inputs rounded twice.
     Twice,
     /// As [`Exact`] makes it.
@@ -61,6 +69,8 @@ pub struct Fast {
     /// Where none was chosen.
     otherwise: Way,
     exact: Exact,
+    /// How often the tokens have changed.
+    tokens: usize,
 }
 
 impl Fast {
@@ -72,6 +82,7 @@ impl Fast {
             ways,
             otherwise: Way::Once,
             exact: Exact::default(),
+            tokens: 0,
         }
     }
 
@@ -109,12 +120,14 @@ impl Recipe for Fast {
         place: Place,
         joined: bool,
     ) -> Result<Product, LowerError> {
-        let twice = match self.ways.get(&place).unwrap_or(&self.otherwise) {
-            Way::Once => false,
-            Way::Twice => true,
+        let channels = weights.first().map_or(0, Weight::columns);
+        let block = turn::block(channels);
+        let rounded = match self.ways.get(&place).unwrap_or(&self.otherwise) {
+            Way::Once => Rounded::once(g, input, channels, self.tokens),
+            Way::Turned => Rounded::turned(g, input, channels, block, self.tokens),
+            Way::Twice => Rounded::twice(g, input),
             Way::Exact => return self.exact.product(g, input, weights, place, joined),
         };
-        let rounded = Rounded::of(g, input, twice);
         if joined {
             return Ok(Product::Joined(rounded.times(g, weights)?));
         }
@@ -140,7 +153,11 @@ impl Recipe for Fast {
         input: &Value,
         table: &Weight<'_>,
     ) -> Result<Value, LowerError> {
-        Rounded::of(g, input, true).times(g, std::slice::from_ref(table))
+        Rounded::twice(g, input).times(g, std::slice::from_ref(table))
+    }
+
+    fn other_tokens(&mut self) {
+        self.tokens += 1;
     }
 }
 
@@ -151,39 +168,75 @@ struct Rounded {
     /// What the products are multiplied by: `[B or 2 B, S, 1]`.
     factors: Value,
     twice: bool,
+    /// Turned in blocks of so many channels.
+    block: Option<usize>,
     step: Value,
     zero: Value,
 }
 
 impl Rounded {
-    fn of(g: &mut Builder, input: &Value, twice: bool) -> Self {
-        let last = g.integers(&[-1]);
-        let zero = g.constant(Element::U8, &[], vec![if twice { 64 } else { 128 }]);
-        let magnitudes = g.op("Abs", &[input], &[]);
-        let largest = g.op("ReduceMax", &[&magnitudes, &last], &[int("keepdims", 1)]);
-        let parts = g.op("Div", &[input, &largest], &[]);
-        let steps = if twice { HALF_STEPS } else { STEPS };
-        let step = g.scalar(steps.recip());
-        let first = g.op("QuantizeLinear", &[&parts, &step, &zero], &[]);
-        let (bytes, factors) = if twice {
-            let met = g.op("DequantizeLinear", &[&first, &step, &zero], &[]);
-            let left = g.op("Sub", &[&parts, &met], &[]);
-            let fine = g.scalar(1.0 / HALF_STEPS / PART);
-            let second = g.op("QuantizeLinear", &[&left, &fine, &zero], &[]);
-            let part = g.scalar(PART.recip());
-            let smaller = g.op("Mul", &[&largest, &part], &[]);
-            let one_behind_the_other = [int("axis", 0)];
-            (
-                g.op("Concat", &[&first, &second], &one_behind_the_other),
-                g.op("Concat", &[&largest, &smaller], &one_behind_the_other),
-            )
-        } else {
-            (first, largest)
-        };
+    /// `tokens` is the same for inputs of the same tokens.
+    fn once(g: &mut Builder, input: &Value, channels: usize, tokens: usize) -> Self {
+        let largest = largest(g, input);
+        let zero = g.constant(Element::U8, &[], vec![128]);
+        let zeros = g.once(&format!("zeros of tokens {tokens}"), |g| {
+            // As many as there are tokens: anything over the largest float rounds to 0.
+            let most = g.scalar(f32::MAX);
+            vec![g.op("QuantizeLinear", &[&largest, &most, &zero], &[])]
+        });
+        let part = g.scalar(STEPS.recip());
+        let steps = g.op("Mul", &[&largest, &part], &[]);
+        let by_token = [int("axis", -1), int("block_size", channels as i64)];
         Self {
-            bytes,
-            factors,
-            twice,
+            bytes: g.op("QuantizeLinear", &[input, &steps, &zeros[0]], &by_token),
+            factors: steps,
+            twice: false,
+            block: None,
+            step: g.scalar(1.0),
+            zero,
+        }
+    }
+
+    fn turned(
+        g: &mut Builder,
+        input: &Value,
+        channels: usize,
+        block: Option<usize>,
+        tokens: usize,
+    ) -> Self {
+        let Some(size) = block else {
+            return Self::once(g, input, channels, tokens);
+        };
+        let blocks = g.reshape(input, &[0, 0, -1, size as i64]);
+        let matrix = g.once(&format!("turns blocks of {size}"), |g| {
+            vec![g.floats(&[size, size], &turn::matrix(size))]
+        });
+        let blocks = g.op("MatMul", &[&blocks, &matrix[0]], &[]);
+        let turned = g.reshape(&blocks, &[0, 0, channels as i64]);
+        Self {
+            block,
+            ..Self::once(g, &turned, channels, tokens)
+        }
+    }
+
+    fn twice(g: &mut Builder, input: &Value) -> Self {
+        let largest = largest(g, input);
+        let zero = g.constant(Element::U8, &[], vec![64]);
+        let parts = g.op("Div", &[input, &largest], &[]);
+        let step = g.scalar(HALF_STEPS.recip());
+        let first = g.op("QuantizeLinear", &[&parts, &step, &zero], &[]);
+        let met = g.op("DequantizeLinear", &[&first, &step, &zero], &[]);
+        let left = g.op("Sub", &[&parts, &met], &[]);
+        let fine = g.scalar(1.0 / HALF_STEPS / PART);
+        let second = g.op("QuantizeLinear", &[&left, &fine, &zero], &[]);
+        let part = g.scalar(PART.recip());
+        let smaller = g.op("Mul", &[&largest, &part], &[]);
+        let one_behind_the_other = [int("axis", 0)];
+        Self {
+            bytes: g.op("Concat", &[&first, &second], &one_behind_the_other),
+            factors: g.op("Concat", &[&largest, &smaller], &one_behind_the_other),
+            twice: true,
+            block: None,
             step,
             zero,
         }
@@ -196,7 +249,7 @@ impl Rounded {
         } else {
             column::PAIR
         };
-        let laid = lay(g, weights, pair)?;
+        let laid = lay(g, weights, pair, self.block)?;
         let inputs = [
             &self.bytes,
             &laid.codes,
@@ -217,6 +270,13 @@ impl Rounded {
     }
 }
 
+/// The largest magnitude of each token.
+fn largest(g: &mut Builder, input: &Value) -> Value {
+    let last = g.integers(&[-1]);
+    let magnitudes = g.op("Abs", &[input], &[]);
+    g.op("ReduceMax", &[&magnitudes, &last], &[int("keepdims", 1)])
+}
+
 /// Weights laid down.
 struct Laid {
     /// Signed bytes `[columns, rows]`.
@@ -226,7 +286,12 @@ struct Laid {
 }
 
 /// Lays weights with one number of columns down side by side.
-fn lay(g: &mut Builder, weights: &[Weight<'_>], pair: i32) -> Result<Laid, LowerError> {
+fn lay(
+    g: &mut Builder,
+    weights: &[Weight<'_>],
+    pair: i32,
+    block: Option<usize>,
+) -> Result<Laid, LowerError> {
     let Some(first) = weights.first() else {
         return Err(LowerError::Write(std::io::Error::other(
             "no weights; this is a bug",
@@ -242,7 +307,7 @@ fn lay(g: &mut Builder, weights: &[Weight<'_>], pair: i32) -> Result<Laid, Lower
         let some = (HELD / rows.max(1)).max(1);
         for start in (0..columns).step_by(some) {
             let held = start..(start + some).min(columns);
-            let codes = codes(weights, held.clone(), pair, &mut scales)?;
+            let codes = codes(weights, held.clone(), pair, block, &mut scales)?;
             for start in (0..held.len()).step_by(TURNED) {
                 let some = TURNED.min(held.len() - start);
                 turned.clear();
@@ -268,6 +333,7 @@ fn codes(
     weights: &[Weight<'_>],
     held: Range<usize>,
     pair: i32,
+    block: Option<usize>,
     scales: &mut Vec<f32>,
 ) -> Result<Vec<i8>, LowerError> {
     let rows: usize = weights.iter().map(Weight::rows).sum();
@@ -282,6 +348,9 @@ fn codes(
             let range = start..(start + at_once).min(weight.rows());
             floats.resize(range.len() * columns, 0.0);
             weight.floats(range, &mut floats)?;
+            if let Some(block) = block {
+                turn::turn(&mut floats, block);
+            }
             for row in floats.chunks_exact(columns) {
                 if n == scales.len() {
                     scales.push(column::scale(row, pair));

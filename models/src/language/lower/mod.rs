@@ -15,6 +15,7 @@ mod recipe;
 pub mod smoothing;
 mod stage;
 mod symmetric;
+pub mod turn;
 mod weight;
 
 use std::collections::HashMap;

@@ -107,4 +107,7 @@ pub trait Recipe {
         input: &Value,
         table: &Weight<'_>,
     ) -> Result<Value, LowerError>;
+
+    /// From here on the graph works on other tokens than before: what was made for each of those is of no use any more.
+    fn other_tokens(&mut self) {}
 }

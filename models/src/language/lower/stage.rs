@@ -236,4 +236,8 @@ impl Recipe for Shown<'_> {
     ) -> Result<Value, LowerError> {
         Ok(input.clone())
     }
+
+    fn other_tokens(&mut self) {
+        self.recipe.other_tokens();
+    }
 }
