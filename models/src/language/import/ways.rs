@@ -33,7 +33,7 @@ pub fn times(precision: Precision) -> &'static [f64] {
         // Neither chooses.
         Precision::Float | Precision::Exact => &[0.0],
         Precision::Balanced => &[2.5],
-        Precision::Fast => &[1.1, 1.25, 1.5, 2.0],
+        Precision::Fast => &[1.1, 1.25, 1.6],
     }
 }
 
