@@ -3,7 +3,7 @@
 //!
 //! Two models walk through the text one after the other, one layer at a time, so that the memory in use is that of one
 //! layer and not of a model: `exact`, which shows the inputs of its products, and the one that is imported, with the
-//! factors and [`super::ways`] chosen from them. Both are chosen on the first part of the text, distances measured on the
+//! factors and the ways of rounding chosen from them. Both are chosen on the first part of the text, distances measured on the
 //! rest. Of a model nothing is kept between layers but what goes on to the next one; the head is run for some thousand
 //! words at a time.
 
