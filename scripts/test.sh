@@ -20,7 +20,7 @@ step() {
     shift
     echo "== $name"
     "$@" || failed=$?
-    printf '%6d s  %s\n' $((SECONDS - begin)) "$name" >>"$times"
+    printf '%6d s  %s%s\n' $((SECONDS - begin)) "$name" "$([ "$failed" -eq 0 ] || echo "  FAILED")" >>"$times"
     return "$failed"
 }
 
