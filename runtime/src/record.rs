@@ -14,11 +14,11 @@ use serde::{Serialize, Serializer};
 mod reply;
 mod turn;
 
-pub use reply::{Finish, REPLY_STAGES, Reply, ReplyPath, Steps};
+pub use reply::{Finish, REPLY_STAGES, Reply, ReplyPath, SLOWEST, SlowStep, Steps};
 pub use turn::{Language, Request, Stages, Turn};
 
 /// Version of the shape below. It grows when a field changes its meaning or goes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Why an utterance ended where it did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -211,7 +211,7 @@ fn between<const N: usize>(at: &[Stamp]) -> [Duration; N] {
 }
 
 /// Milliseconds to the microsecond.
-fn milliseconds(d: Duration) -> f64 {
+pub(crate) fn milliseconds(d: Duration) -> f64 {
     (d.as_nanos() as f64 / 1e3).round() / 1e3
 }
 

@@ -45,8 +45,7 @@ fn ctrl_c_stops_a_reply_and_keeps_the_conversation() {
     terminal.type_keys("\x04");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
     // Of the log's line: the reply was stopped, long before its limit.
-    let log = std::fs::read_to_string(home.path("log/latency.jsonl")).unwrap();
-    let record: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    let record = home.records().pop().unwrap();
     assert_eq!(record["finish"], "cancelled");
     assert!(record["tokens"].as_u64().unwrap() < 4000);
 }

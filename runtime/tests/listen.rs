@@ -101,7 +101,12 @@ fn as_json_every_turn_has_its_record_whose_stages_add_up() {
     }
     assert_eq!(words.len(), turns.len());
     let last = home.records().pop().unwrap();
-    assert_eq!(turns[turns.len() - 1]["latencies"], last);
+    // The log knows more: objective, device, and so on.
+    for (field, value) in turns[turns.len() - 1]["latencies"].as_object().unwrap() {
+        assert_eq!(&last[field], value, "{field}");
+    }
+    assert_eq!(last["objective"]["metric"], "voice_ttft_ms");
+    assert_eq!(last["objective"]["value_ms"], last["voice_ttft_ms"]);
     assert_eq!(last["kind"], "turn");
     assert_eq!(last["language"]["precision"], "exact");
 }

@@ -55,7 +55,7 @@ fn answerer(folder: &Path) -> Answerer {
         interrupt: Interrupt::install().unwrap(),
         verbose: 0,
     };
-    context.answerer().unwrap()
+    context.answerer(&firstword::log::Recorder::off()).unwrap()
 }
 
 #[test]

@@ -245,10 +245,7 @@ fn a_file_that_may_not_be_read_and_a_log_that_may_not_be_written_are_told() {
         said[0].starts_with("secret.wav: permission denied"),
         "{said:?}"
     );
-    assert!(
-        said[1].contains("latency.jsonl: can't be written"),
-        "{said:?}"
-    );
+    assert!(said[1].contains("log: can't be written"), "{said:?}");
     assert_heard(FORWARD, &text(&output.stdout));
 }
 

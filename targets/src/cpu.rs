@@ -27,6 +27,9 @@ use ort::session::builder::{GraphOptimizationLevel, SessionBuilder};
 
 use crate::{Library, devices};
 
+/// ONNX Runtime's name of the provider that runs every node here: no other is registered.
+pub const PROVIDER: &str = "CPUExecutionProvider";
+
 /// How sessions on the CPU are built. [`Cpu::default`] suits a small device shared with other work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cpu {

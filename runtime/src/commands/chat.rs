@@ -12,7 +12,7 @@ use crate::cli::ChatArgs;
 use crate::exit::{CommandError, Exit, aside, say};
 use crate::language::answerer::{Answer, Answerer, Talk, Wish};
 use crate::language::request::Cancel;
-use crate::log::Log;
+use crate::log::Recorder;
 use crate::output::{OutputError, Writer, tame};
 use crate::record::{Finish, Request};
 use lines::{Line, Lines};
@@ -27,7 +27,8 @@ const MOST: u64 = 16 << 20;
 pub fn run(args: &ChatArgs, context: &Context) -> Result<Exit, CommandError> {
     let prompt = args.prompt.as_deref().map(read_prompt).transpose()?;
     let wish = wish(&args.language, context)?;
-    let answerer = context.answerer()?;
+    let (log, recorder) = context.log();
+    let answerer = context.answerer(&recorder)?;
     let mut chat = Chat {
         talk: answerer.talk(args.system.as_deref()),
         completes: args.raw || !answerer.converses(),
@@ -37,7 +38,7 @@ pub fn run(args: &ChatArgs, context: &Context) -> Result<Exit, CommandError> {
         cancel: Cancel::from(context.interrupt.flag()),
         out: Writer::stdout(),
         careful: io::stdout().is_terminal(),
-        log: context.log(),
+        recorder,
         last: None,
     };
     if chat.completes && !args.raw {
@@ -50,8 +51,8 @@ pub fn run(args: &ChatArgs, context: &Context) -> Result<Exit, CommandError> {
         Some(prompt) => chat.once(&prompt, args.stats)?,
         None => chat.converse(args.stats)?,
     };
-    if let Some(log) = &chat.log {
-        log.tell();
+    if let Some(log) = log {
+        log.finish();
     }
     Ok(exit)
 }
@@ -68,7 +69,7 @@ struct Chat<'a> {
     out: Writer,
     /// Somebody looks at the output on a terminal, which must not be driven by a model.
     careful: bool,
-    log: Option<Log>,
+    recorder: Recorder,
     last: Option<Request>,
 }
 
@@ -188,18 +189,18 @@ impl Chat<'_> {
         if !ended {
             self.out.put("\n")?;
         }
-        Ok(self.keep(&answer?))
+        let answer = answer?;
+        Ok(self.keep(said, &answer))
     }
 
-    fn keep(&mut self, answer: &Answer) -> bool {
+    fn keep(&mut self, said: &str, answer: &Answer) -> bool {
         let request = Request::new(
             self.answerer.names.clone(),
             self.answerer.onnxruntime.clone(),
             answer.cost,
         );
-        if let Some(log) = &mut self.log {
-            log.write(&request);
-        }
+        self.recorder
+            .request(self.answerer.id, &answer.cost, said, &answer.text);
         let cut = cut_json(&self.wish, answer.cost.finish, self.answerer.window());
         if !cut && answer.cost.finish == Finish::Window {
             say(&format!(

@@ -17,18 +17,23 @@ const FILES: [&str; 2] = ["beckett.wav", "two_cities.wav"];
 /// When a model, a recording or the library is missing; says what to do.
 pub fn run(_args: &DemoArgs, context: &Context) -> Result<Exit, CommandError> {
     let clips = context.store()?.resolve(CLIPS)?;
-    let mut recogniser = context.recogniser()?;
+    let (log, recorder) = context.log();
+    let mut recogniser = context.recogniser(&recorder)?;
     let mut exit = Exit::Success;
     for file in FILES {
         let path = clips.file(file);
         let args = TranscribeArgs::of_file(path.clone());
         aside(&format!("\n$ firstword transcribe --timings {file}\n"));
-        let mut session = Session::new(context, &mut recogniser, output::open(&args)?);
+        let sink = output::open(&args)?;
+        let mut session = Session::new(context, &mut recogniser, sink);
         exit = exit.and(session.file(&path, &args)?);
         session.finish(true)?;
         if context.interrupt.is_requested() {
             break;
         }
+    }
+    if let Some(log) = log {
+        log.finish();
     }
     aside(
         "\nYour own recording: firstword transcribe FILE (`--partials` shows the words as they come)\n",

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-use firstword_audio::clock::Samples;
+use firstword_audio::clock::{Samples, Stamp};
 use firstword_models::catalogue::ONNX_RUNTIME;
 use firstword_models::speech::{Moonshine, Silero, SpeechError};
 use firstword_models::store::Folder;
@@ -13,6 +13,7 @@ use firstword_targets::{Cpu, Library, LibraryError, Target};
 
 use super::Context;
 use crate::exit::{CommandError, Exit, say};
+use crate::log::{Load, Model, Purpose, Recorder};
 use crate::speech::endpoint;
 use crate::speech::recogniser::{Names, Recogniser, Settings};
 
@@ -21,7 +22,8 @@ impl Context {
     ///
     /// # Errors
     /// With the exit code that belongs to what is missing.
-    pub fn recogniser(&self) -> Result<Recogniser, CommandError> {
+    pub fn recogniser(&self, recorder: &Recorder) -> Result<Recogniser, CommandError> {
+        let watch = LoadWatch::begin();
         let settings = &self.config.settings;
         let target: Target = settings
             .speech
@@ -43,7 +45,9 @@ impl Context {
             ));
         }
         let (speech, voice) = (speech?, voice?);
+        let watch = watch.lap("verify");
         let library = self.library(&store)?;
+        let watch = watch.lap("library");
         let cpu = self.cpu();
         if self.verbose > 0 {
             say(&library.to_string());
@@ -58,21 +62,47 @@ impl Context {
         {
             say(&format!("the decoder runs as shipped: {reason}"));
         }
+        let names = Names {
+            model: model_name(&settings.speech.model),
+            decoder: moonshine.decoder_form().to_string(),
+            target: target.to_string(),
+            onnxruntime: library.version.clone(),
+        };
+        let model = Model {
+            model: names.model.clone(),
+            precision: None,
+            decoder: Some(names.decoder.clone()),
+            target: names.target.clone(),
+            placement: Some(firstword_targets::cpu::PROVIDER.to_owned()),
+            onnxruntime: names.onnxruntime.clone(),
+        };
+        let load = watch.lap("session").end(Purpose::Speech, &speech.path);
+        let id = recorder.load(model, load);
+        let watch = LoadWatch::begin();
         // A frame of voice activity is too little work for two.
         let alone = Cpu {
             threads: NonZeroUsize::MIN,
             ..cpu
         };
         let silero = Silero::load(library, &alone, &voice.path)?;
+        let model = Model {
+            model: model_name(&settings.voice_activity.model),
+            precision: None,
+            decoder: None,
+            target: names.target.clone(),
+            placement: Some(firstword_targets::cpu::PROVIDER.to_owned()),
+            onnxruntime: names.onnxruntime.clone(),
+        };
+        let load = watch
+            .lap("session")
+            .end(Purpose::VoiceActivity, &voice.path);
+        let _ = recorder.load(model, load);
         Ok(Recogniser {
-            names: Names {
-                model: model_name(&settings.speech.model),
-                decoder: moonshine.decoder_form().to_string(),
-                target: target.to_string(),
-                onnxruntime: library.version.clone(),
-            },
+            names,
             moonshine,
             silero,
+            recorder: recorder.clone(),
+            id,
         })
     }
 
@@ -120,6 +150,60 @@ impl Context {
             partials: partials.then(|| samples(settings.speech.partial_interval)),
         }
     }
+}
+
+/// Times a load, lap by lap.
+pub(super) struct LoadWatch {
+    laps: Vec<(&'static str, Duration)>,
+    last: Stamp,
+    rss_before: Option<u64>,
+}
+
+impl LoadWatch {
+    /// A load begins.
+    pub fn begin() -> Self {
+        Self {
+            laps: Vec::new(),
+            last: Stamp::now(),
+            rss_before: memory(),
+        }
+    }
+
+    /// What was done since the last lap had this name.
+    pub fn lap(mut self, name: &'static str) -> Self {
+        let now = Stamp::now();
+        self.laps.push((name, now.since(self.last)));
+        self.last = now;
+        self
+    }
+
+    /// The load of what is in this folder is over.
+    pub fn end(self, role: Purpose, folder: &Path) -> Load {
+        Load {
+            role,
+            stages: self.laps,
+            bytes: bytes_in(folder),
+            cached: None,
+            rss_before_bytes: self.rss_before,
+            rss_after_bytes: memory(),
+        }
+    }
+}
+
+/// Memory of this process now.
+fn memory() -> Option<u64> {
+    crate::log::device::process_memory(Path::new("/"))
+}
+
+/// Bytes of the files in a folder.
+fn bytes_in(folder: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let sizes = entries
+        .flatten()
+        .filter_map(|entry| std::fs::metadata(entry.path()).ok())
+        .filter(std::fs::Metadata::is_file)
+        .map(|meta| meta.len());
+    Some(sizes.sum())
 }
 
 /// A model's name for records: without the folders of a path.

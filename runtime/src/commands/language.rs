@@ -9,14 +9,14 @@ use firstword_models::language::sampling::{Sampling, SamplingError};
 use firstword_targets::{Cpu, Target};
 
 use super::Context;
-use super::engine::model_name;
+use super::engine::{LoadWatch, model_name};
 use super::import;
 use crate::cli::LanguageArgs;
 use crate::exit::{CommandError, Exit, say};
 use crate::language::answerer::{AnswerError, Answerer, Load, Wish};
 use crate::language::generator::RunError;
 use crate::language::request::{GenerateError, Refused};
-use crate::log::Log;
+use crate::log::{Log, Model, Options, Purpose, Recorder};
 use crate::record::Finish;
 
 /// Sequences whose cache is kept: the conversation at hand, and the beginnings of others.
@@ -30,7 +30,8 @@ impl Context {
     ///
     /// # Errors
     /// With the exit code that belongs to what is missing.
-    pub fn answerer(&self) -> Result<Answerer, CommandError> {
+    pub fn answerer(&self, recorder: &Recorder) -> Result<Answerer, CommandError> {
+        let watch = LoadWatch::begin();
         let settings = &self.config.settings;
         let target = &settings.language.target;
         let _: Target = target
@@ -38,7 +39,9 @@ impl Context {
             .map_err(|error| CommandError::new(Exit::Usage, "language.target", error))?;
         let store = self.store()?;
         let folder = self.language_folder(&store, &settings.language.model)?;
+        let watch = watch.lap("verify");
         let library = self.library(&store)?;
+        let watch = watch.lap("library");
         let cpu = self.cpu();
         if self.verbose > 0 {
             say(&library.to_string());
@@ -51,7 +54,17 @@ impl Context {
             chunk: settings.language.prefill_chunk,
         };
         let name = model_name(&settings.language.model);
-        let answerer = Answerer::load(library, &cpu, &folder, name, load)?;
+        let mut answerer = Answerer::load(library, &cpu, &folder, name, load)?;
+        let model = Model {
+            model: answerer.names.model.clone(),
+            precision: Some(answerer.names.precision.clone()),
+            decoder: None,
+            target: answerer.names.target.clone(),
+            placement: answerer.names.placement.clone(),
+            onnxruntime: answerer.onnxruntime.clone(),
+        };
+        let load = watch.lap("session").end(Purpose::Language, &folder);
+        answerer.tell(recorder.clone(), recorder.load(model, load));
         if let Some(remark) = &answerer.remark {
             say(&format!("{}: {remark}", answerer.names.model));
         }
@@ -100,16 +113,20 @@ impl Context {
         }
     }
 
-    /// The latency log, where it is wanted and has a folder.
-    pub(super) fn log(&self) -> Option<Log> {
+    /// The latency log, where it is wanted and has a folder, and what stages tell it with.
+    pub(super) fn log(&self) -> (Option<Log>, Recorder) {
         if !self.config.settings.log.latency {
-            return None;
+            return (None, Recorder::off());
         }
         match self.log_folder() {
-            Ok(folder) => Some(Log::open(&folder)),
+            Ok(folder) => {
+                let log = Log::start(Options::of(&self.config.settings, folder));
+                let recorder = log.recorder();
+                (Some(log), recorder)
+            }
             Err(error) => {
                 say(&format!("no latency log: {error}"));
-                None
+                (None, Recorder::off())
             }
         }
     }

@@ -16,13 +16,13 @@ use crate::cli::{ListenArgs, Pace, is_stdin};
 use crate::exit::{CommandError, Exit, aside, name, report, say};
 use crate::language::answerer::{Answerer, Talk, Wish};
 use crate::language::request::Cancel;
-use crate::log::Log;
+use crate::log::{Heard, ModelId, Recorder, StreamId};
 use crate::output::OutputError;
 use crate::record::{Record, Turn};
 use crate::speech::Mode;
 use crate::speech::feed::{self, Feed};
 use crate::speech::listener::{How, News, Stopped, listen};
-use crate::speech::transcript::Event;
+use crate::speech::transcript::{Event, Word};
 use output::{Said, Shared};
 
 /// Turns that may wait for their answer; a person who says more than that without listening hears of it.
@@ -34,8 +34,9 @@ const WAITING: usize = 16;
 /// A model, library or recording that can't be used; output that can't be written.
 pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
     let wish = wish(&args.language, context)?;
-    let mut recogniser = context.recogniser()?;
-    let answerer = context.answerer()?;
+    let (log, recorder) = context.log();
+    let mut recogniser = context.recogniser(&recorder)?;
+    let answerer = context.answerer(&recorder)?;
     let out = Shared::new(args.format);
     let interrupt = &context.interrupt;
     let shown = name(&args.file);
@@ -55,8 +56,10 @@ pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
     };
     let live = is_stdin(&args.file) || args.pace == Pace::Realtime;
     let named = args.file.to_string_lossy();
+    let id = recorder.stream(&named);
     let how = How {
         name: &named,
+        id,
         channels: Channels::Mix,
         // Somebody waits for the answer, however the sound comes.
         settings: context.stream_settings(true, false),
@@ -71,7 +74,9 @@ pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
         wish,
         out: out.clone(),
         cancel: Cancel::from(interrupt.flag()),
-        log: context.log(),
+        recorder: recorder.clone(),
+        stream: id,
+        heard_by: recogniser.id,
         turns: told,
     };
     // Joined below, after its channel was closed.
@@ -90,9 +95,13 @@ pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
                 return Ok(());
             }
             last.record.path.handed_over = out.words(last.utterance, &text)?;
+            for word in &mut last.words {
+                word.handed_over = Some(last.record.path.handed_over);
+            }
             let question = Question {
                 text,
                 record: last.record.clone(),
+                words: last.words.clone(),
             };
             // Closed only if the other side has failed, which is told by its end.
             let _ = ask.send(question);
@@ -103,6 +112,9 @@ pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
     let ended = thread
         .join()
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if let Some(log) = log {
+        log.finish();
+    }
     if args.timings {
         aside(&output::table(&turns.try_iter().collect::<Vec<_>>()));
     }
@@ -131,6 +143,7 @@ pub fn run(args: &ListenArgs, context: &Context) -> Result<Exit, CommandError> {
 struct Question {
     text: String,
     record: Record,
+    words: Vec<Word>,
 }
 
 /// The answering side.
@@ -140,21 +153,16 @@ struct Replies {
     wish: Wish,
     out: Shared,
     cancel: Cancel,
-    log: Option<Log>,
+    recorder: Recorder,
+    stream: StreamId,
+    /// The speech model's number in the log.
+    heard_by: ModelId,
     turns: Sender<Turn>,
 }
 
 impl Replies {
     /// Answers until nobody asks any more. `false`: JSON of some reply was cut, which was said.
     fn serve(mut self, questions: &Receiver<Question>) -> Result<bool, CommandError> {
-        let result = self.answer_all(questions);
-        if let Some(log) = &self.log {
-            log.tell();
-        }
-        result
-    }
-
-    fn answer_all(&mut self, questions: &Receiver<Question>) -> Result<bool, CommandError> {
         let mut whole = true;
         while let Ok(question) = questions.recv() {
             if self.cancel.is_cancelled() {
@@ -164,14 +172,15 @@ impl Replies {
                 utterance: question.record.utterance,
                 text: &question.text,
             };
-            let mut reply = self.out.begin(said);
+            let out = self.out.clone();
+            let mut reply = out.begin(said);
             let Self {
                 answerer,
                 talk,
                 wish,
                 cancel,
                 ..
-            } = self;
+            } = &mut self;
             let mut show = |piece: &str| reply.piece(piece, cancel);
             let answer = if answerer.converses() {
                 match answerer.answer(talk, &question.text, wish, cancel, &mut show) {
@@ -194,9 +203,15 @@ impl Replies {
             let answer = answer?;
             let turn = Turn::new(&question.record, self.answerer.names.clone(), answer.cost);
             reply.end(&answer.text, &turn)?;
-            if let Some(log) = &mut self.log {
-                log.write(&turn);
-            }
+            let heard = Heard {
+                stream: self.stream,
+                model: self.heard_by,
+                record: &question.record,
+                words: &question.words,
+                text: &question.text,
+            };
+            self.recorder
+                .turn(&heard, self.answerer.id, &answer.cost, &answer.text);
             whole &= !cut_json(&self.wish, answer.cost.finish, self.answerer.window());
             // Nobody may want to know.
             let _ = self.turns.send(turn);

@@ -3,14 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use firstword_audio::clock::Samples;
+use firstword_audio::clock::{Samples, Stamp};
 use firstword_audio::raw::{Raw, Sample};
 use firstword_audio::{Channels, Error, Format, Source};
 
 use super::Context;
 use crate::cli::{Pace, TranscribeArgs, is_stdin};
 use crate::exit::{CommandError, Exit, aside, name, report};
-use crate::log::Log;
+use crate::log::{Heard, ModelId, Recorder, StreamId};
 use crate::output::{self, OutputError, Sink};
 use crate::progress::Progress;
 use crate::speech::feed::{self, Feed};
@@ -24,7 +24,8 @@ use crate::timings::Timings;
 /// # Errors
 /// What concerns all inputs: a model, the library, the output.
 pub fn run(args: &TranscribeArgs, context: &Context) -> Result<Exit, CommandError> {
-    let mut recogniser = context.recogniser()?;
+    let (log, recorder) = context.log();
+    let mut recogniser = context.recogniser(&recorder)?;
     let sink = output::open(args)?;
     let mut session = Session::new(context, &mut recogniser, sink);
     let mut exit = Exit::Success;
@@ -35,6 +36,9 @@ pub fn run(args: &TranscribeArgs, context: &Context) -> Result<Exit, CommandErro
         }
     }
     session.finish(args.timings)?;
+    if let Some(log) = log {
+        log.finish();
+    }
     Ok(exit)
 }
 
@@ -43,7 +47,6 @@ pub(super) struct Session<'a> {
     context: &'a Context,
     recogniser: &'a mut Recogniser,
     sink: Box<dyn Sink>,
-    log: Option<Log>,
     timings: Timings,
     clocks: Clocks,
 }
@@ -54,12 +57,10 @@ impl<'a> Session<'a> {
         recogniser: &'a mut Recogniser,
         sink: Box<dyn Sink>,
     ) -> Self {
-        let log = context.log();
         Self {
             context,
             recogniser,
             sink,
-            log,
             timings: Timings::default(),
             clocks: Clocks::now(),
         }
@@ -90,8 +91,12 @@ impl<'a> Session<'a> {
             Err(None) => return Ok(interrupt.requested().unwrap_or(Exit::Interrupted)),
         };
         let live = is_stdin(file) || args.pace == Pace::Realtime;
+        let recorder = self.recogniser.recorder.clone();
+        let model = self.recogniser.id;
+        let id = recorder.stream(&named);
         let how = How {
             name: &named,
+            id,
             channels: args.channel.map_or(Channels::Mix, Channels::One),
             settings: self
                 .context
@@ -109,7 +114,7 @@ impl<'a> Session<'a> {
             target: self.recogniser.names.target.clone(),
             first_captured: None,
         };
-        let (sink, log, timings) = (&mut self.sink, &mut self.log, &mut self.timings);
+        let (sink, timings) = (&mut self.sink, &mut self.timings);
         sink.begin(&stream)?;
         let mut heard = Samples(0);
         let result = listen(
@@ -122,10 +127,8 @@ impl<'a> Session<'a> {
                     News::Began(captured) => stream.first_captured = Some(captured),
                     News::Event(event) => {
                         progress.suspend(|| hand_over(sink.as_mut(), &stream, event))?;
+                        tell(&recorder, id, event, model);
                         if let Event::Final(last) = event {
-                            if let Some(log) = log.as_mut() {
-                                log.write(&last.record);
-                            }
                             timings.add(&last.record);
                         }
                     }
@@ -138,6 +141,7 @@ impl<'a> Session<'a> {
             },
         );
         progress.finish();
+        recorder.close_stream(id);
         timings.heard(heard);
         match result {
             Ok(outcome) => {
@@ -160,15 +164,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Ends the output, prints the table if wanted, and says what became of the log.
+    /// Ends the output, and prints the table if wanted.
     pub(super) fn finish(mut self, table: bool) -> Result<(), CommandError> {
         self.sink.finish()?;
         if table {
             let (cpu, elapsed) = self.clocks.spent();
             aside(&self.timings.table(cpu, elapsed));
-        }
-        if let Some(log) = &self.log {
-            log.tell();
         }
         Ok(())
     }
@@ -194,6 +195,20 @@ fn hand_over(
             .max(last.record.path.assembled);
     }
     Ok(())
+}
+
+/// Tells the log of an event that was just handed over.
+fn tell(recorder: &Recorder, stream: StreamId, event: &Event, model: ModelId) {
+    match event {
+        Event::Partial(partial) => recorder.partial(stream, partial, Stamp::now()),
+        Event::Final(last) => recorder.utterance(&Heard {
+            stream,
+            model,
+            record: &last.record,
+            words: &last.words,
+            text: &last.text,
+        }),
+    }
 }
 
 /// How to open an input; carried to the reading thread.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub use file::{FileError, plain};
 pub use settings::{
-    Language, Log, Models, OnnxRuntime, SECTIONS, Section, Setting, Settings, Speech,
+    Language, Latency, Log, Models, OnnxRuntime, SECTIONS, Section, Setting, Settings, Speech,
     VoiceActivity, settings,
 };
 pub use show::{markdown_row, settings_help};

@@ -227,8 +227,37 @@ table! {
     log: Log {
         /// Folder of the log. Empty: the state folder.
         folder: Option<PathBuf> = "", Kind::Path;
-        /// Whether the latency record of every utterance is written to the log.
+        /// Whether the latency record of every utterance, request and turn is written to the log.
         latency: bool = "true", Kind::Switch;
+        /// Whether the log holds what was heard, asked and answered. The sound is never in it.
+        text: bool = "false", Kind::Switch;
+        /// Most that all segments in the folder take; the oldest goes first.
+        budget_bytes: usize = "67108864", Kind::Count { least: 16_384, most: 1 << 40, unit: "bytes" };
+        /// A new segment begins at this size; at most a quarter of the budget.
+        segment_bytes: usize = "4194304", Kind::Count { least: 4_096, most: 1 << 32, unit: "bytes" };
+        /// A new segment begins after this time.
+        segment_age: Duration = "1440min", Kind::Time { least: ms(1_000), most: ms(2_592_000_000) };
+        /// When what was written is brought to the disk: never by the program, at intervals and at its end, or each time.
+        sync: String = "interval", Kind::OneOf(&["never", "interval", "each"]);
+        /// With `interval`: a power cut loses no more than this.
+        sync_every: Duration = "5s", Kind::Time { least: ms(100), most: ms(3_600_000) };
+        /// How long a record may wait for others, to be written with them.
+        flush_every: Duration = "500ms", Kind::Time { least: ms(10), most: ms(60_000) };
+        /// Most that is written on average, in bytes a second; sixteen times as much may come at once. What is above is
+        /// counted and left out.
+        rate_bytes_per_s: usize = "65536", Kind::Count { least: 1_024, most: 1 << 32, unit: "bytes" };
+        /// How often temperature, clocks, memory and load are read.
+        device_every: Duration = "10s", Kind::Time { least: ms(100), most: ms(3_600_000) };
+        /// Whether every step of the device and every arrival of sound is written down, for `firstword log replay`.
+        trace: bool = "false", Kind::Switch;
+        /// Most that a process writes of that.
+        trace_bytes: usize = "16777216", Kind::Count { least: 4_096, most: 1 << 40, unit: "bytes" };
+    }
+
+    /// What latencies are held to.
+    latency: Latency {
+        /// The named objective; docs/latency-log.md says what each of them limits.
+        objective: String = "interactive", Kind::OneOf(&crate::log::objective::NAMES);
     }
 }
 

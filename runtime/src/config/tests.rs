@@ -194,6 +194,9 @@ fn accepted(kind: Kind) -> BoxedStrategy<String> {
             .prop_map(|nanos| time_text(std::time::Duration::from_nanos(nanos)))
             .boxed(),
         Kind::Name => "[^\\x00]{0,20}x".boxed(),
+        Kind::OneOf(texts) => proptest::sample::select(texts)
+            .prop_map(str::to_owned)
+            .boxed(),
         Kind::Model => "[^\\x00]{0,20}x".boxed(),
         Kind::Path => "(/[^\\x00]{1,12}){0,3}".boxed(),
     }

@@ -36,6 +36,8 @@ pub enum Kind {
     },
     /// Text that may not be empty.
     Name,
+    /// One of these texts.
+    OneOf(&'static [&'static str]),
     /// A model: a name of the catalogue, or the path of a folder, which has a `/` in it.
     Model,
     /// A path; empty means that the program finds one by itself.
@@ -88,6 +90,17 @@ impl fmt::Display for Kind {
                 )
             }
             Self::Name => f.write_str("a name"),
+            Self::OneOf(texts) => {
+                for (at, text) in texts.iter().enumerate() {
+                    let before = match at {
+                        0 => "",
+                        _ if at + 1 == texts.len() => " or ",
+                        _ => ", ",
+                    };
+                    write!(f, "{before}\"{text}\"")?;
+                }
+                Ok(())
+            }
             Self::Model => f.write_str("a name or a folder"),
             Self::Path => f.write_str("a path"),
         }
@@ -109,7 +122,7 @@ impl Kind {
             Self::Count { .. } => digits(text).map(Value::Count),
             Self::Ratio { .. } => text.parse().ok().map(Value::Ratio),
             Self::Time { .. } => read_time(text).map(Value::Time),
-            Self::Name => Some(Value::Name(text.to_owned())),
+            Self::Name | Self::OneOf(_) => Some(Value::Name(text.to_owned())),
             Self::Model => Some(Value::Model(text.to_owned())),
             Self::Path => Some(Value::Path(PathBuf::from(text))),
         };
@@ -138,7 +151,9 @@ impl Kind {
                 number.as_str().parse().ok().map(Value::Ratio)
             }
             (Self::Time { .. }, DeValue::String(text)) => read_time(text).map(Value::Time),
-            (Self::Name, DeValue::String(text)) => Some(Value::Name(text.to_string())),
+            (Self::Name | Self::OneOf(_), DeValue::String(text)) => {
+                Some(Value::Name(text.to_string()))
+            }
             (Self::Model, DeValue::String(text)) => Some(Value::Model(text.to_string())),
             (Self::Path, DeValue::String(text)) => Some(Value::Path(PathBuf::from(text.as_ref()))),
             _ => None,
@@ -167,6 +182,7 @@ impl Kind {
             (Self::Name, Value::Name(text)) | (Self::Model, Value::Model(text)) => {
                 !text.trim().is_empty() && !text.contains('\0')
             }
+            (Self::OneOf(texts), Value::Name(text)) => texts.contains(&text.as_str()),
             (Self::Path, Value::Path(path)) => !path.as_os_str().as_encoded_bytes().contains(&0),
             _ => true,
         }

@@ -53,12 +53,14 @@ impl Sequence {
             constraint.accept(token)?;
         }
         self.history.push(token);
+        let before = self.text.is_some().then(&mut *clock);
         let text = self
             .text
             .as_mut()
             .map(|text| text.push(token))
             .unwrap_or_default();
         let now = clock();
+        self.timing.detokenise += before.map(|before| now.since(before)).unwrap_or_default();
         self.timing.first_token.get_or_insert(now);
         self.timing.last_token = Some(now);
         self.timing.output_tokens += 1;

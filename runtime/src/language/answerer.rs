@@ -19,6 +19,7 @@ use super::conversation::Conversation;
 use super::generator::{Generator, Options, RunError};
 use super::request::{Cancel, Refused, Reply, Request, Stop, Text};
 use super::steps::{Rows, Steps};
+use crate::log::{ModelId, Recorder};
 use crate::record;
 
 /// How a model is loaded.
@@ -87,6 +88,8 @@ pub struct Answerer {
     pub remark: Option<String>,
     /// Version of the ONNX Runtime library.
     pub onnxruntime: String,
+    /// Its number in the log.
+    pub id: ModelId,
     tokenizer: Arc<Tokenizer>,
     template: Option<Template>,
     generator: Generator<Model>,
@@ -153,7 +156,9 @@ impl Answerer {
                 model: name,
                 precision: folder.precision.clone(),
                 target: Target::Cpu.to_string(),
+                placement: Some(firstword_targets::cpu::PROVIDER.to_owned()),
             },
+            id: ModelId::default(),
             remark: folder.remark,
             onnxruntime: library.version.clone(),
             tokenizer: Arc::new(tokenizer),
@@ -162,6 +167,12 @@ impl Answerer {
             vocabulary: None,
             now: SystemTime::now(),
         })
+    }
+
+    /// From now on its steps are told to the log, which knows it by this number.
+    pub fn tell(&mut self, recorder: Recorder, id: ModelId) {
+        self.id = id;
+        self.generator.tell(recorder, id);
     }
 
     /// Whether it was trained to converse; otherwise it continues text.
@@ -386,13 +397,9 @@ fn cost(
             Stop::Window => record::Finish::Window,
             Stop::Cancelled => record::Finish::Cancelled,
         },
-        steps: record::Steps::of(
-            timing
-                .steps
-                .iter()
-                .map(|step| std::time::Duration::from_micros(u64::from(step.micros)))
-                .collect(),
-        ),
+        context_tokens: timing.context_tokens,
+        detokenise: timing.detokenise,
+        steps: record::Steps::of(timing.steps.iter().map(|step| (step.micros, step.members))),
     }
 }
 

@@ -16,6 +16,7 @@ use super::schedule::{self, Step};
 use super::slots::{self, Held};
 use super::steps::{Rows, Steps};
 use super::timing::{Chunk, DecodeStep, Timing};
+use crate::log::{ModelId, Recorder, Role, StreamId};
 
 /// Slots used at most, however many a model has.
 const MOST_SLOTS: usize = 1024;
@@ -61,6 +62,8 @@ pub struct Generator<M: Steps> {
     last: Option<Step>,
     next_id: u64,
     uses: u64,
+    recorder: Recorder,
+    id: ModelId,
     work: Workspace,
     batch: Vec<(M::Slot, u32)>,
     members: Vec<Active>,
@@ -103,10 +106,17 @@ impl<M: Steps> Generator<M> {
             last: None,
             next_id: 0,
             uses: 0,
+            recorder: Recorder::off(),
+            id: ModelId::default(),
             work: Workspace::default(),
             batch: Vec::new(),
             members: Vec::new(),
         }
+    }
+
+    /// Tells its steps to the log, which knows the model by this number.
+    pub fn tell(&mut self, recorder: Recorder, id: ModelId) {
+        (self.recorder, self.id) = (recorder, id);
     }
 
     /// The model.
@@ -177,7 +187,9 @@ impl<M: Steps> Generator<M> {
         )?;
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        let timing = Timing::new((self.clock)(), prompt);
+        let mut timing = Timing::new((self.clock)(), prompt);
+        // Room for all steps at once: between two tokens nothing is allocated for their figures.
+        timing.steps.reserve(limit.min(ROOM));
         self.waiting.push_back(Sequence {
             id,
             history: request.prompt,
@@ -359,10 +371,20 @@ impl<M: Steps> Generator<M> {
         let began = (self.clock)();
         let chosen = {
             let result = self.model.prefill(held.slot, tokens, end, wanted);
+            let ended = (self.clock)();
+            self.recorder.step(crate::log::Step {
+                role: Role::Prefill,
+                model: self.id,
+                stream: StreamId::default(),
+                batch: 1,
+                due: sequence.timing.ready(),
+                start: began,
+                end: ended,
+            });
             sequence.timing.chunks.push(Chunk {
                 tokens: tokens.len() as u32,
                 began,
-                took: (self.clock)().since(began),
+                took: ended.since(began),
             });
             match result {
                 Err(error) => Err(GenerateError::Step {
@@ -403,7 +425,19 @@ impl<M: Steps> Generator<M> {
         let began = (self.clock)();
         let failed = {
             let result = self.model.decode(&self.batch);
-            let step = DecodeStep::new((self.clock)().since(began), self.batch.len());
+            let ended = (self.clock)();
+            let step = DecodeStep::new(ended.since(began), self.batch.len());
+            for Active { sequence, .. } in &self.members {
+                self.recorder.step(crate::log::Step {
+                    role: Role::Decode,
+                    model: self.id,
+                    stream: StreamId::default(),
+                    batch: self.batch.len(),
+                    due: sequence.timing.ready(),
+                    start: began,
+                    end: ended,
+                });
+            }
             match result {
                 Err(error) => Some(error.to_string()),
                 Ok(logits) => {
@@ -480,6 +514,7 @@ fn finish(
 ) {
     let id = sequence.id;
     sequence.timing.ended = clock();
+    sequence.timing.context_tokens = u32::try_from(sequence.history.len()).unwrap_or(u32::MAX);
     match end {
         Ok(stop) => {
             let rest = sequence

@@ -54,6 +54,10 @@ pub struct Timing {
     pub cached_tokens: u32,
     /// Tokens handed over.
     pub output_tokens: u32,
+    /// Tokens in the cache when it ended.
+    pub context_tokens: u32,
+    /// Time spent on turning tokens into text.
+    pub detokenise: Duration,
     /// The chunks of the prompt, and of everything before, where the cache had to be filled again.
     pub chunks: Vec<Chunk>,
     /// The decode steps, one for each token after the first.
@@ -73,9 +77,18 @@ impl Timing {
             prompt_tokens: u32::try_from(prompt_tokens).unwrap_or(u32::MAX),
             cached_tokens: 0,
             output_tokens: 0,
+            context_tokens: 0,
+            detokenise: Duration::ZERO,
             chunks: Vec::new(),
             steps: Vec::new(),
         }
+    }
+
+    /// When its next step could begin: its last token or chunk was done, or it was accepted.
+    #[must_use]
+    pub fn ready(&self) -> Stamp {
+        let chunk = self.chunks.last().map(|chunk| chunk.began + chunk.took);
+        self.last_token.max(chunk).unwrap_or(self.accepted)
     }
 
     /// Accepted → its first work starts.

@@ -78,7 +78,21 @@ impl ReplyPath {
     }
 }
 
-/// Durations of the decode steps, as order statistics.
+/// How many of the slowest decode steps are told one by one.
+pub const SLOWEST: usize = 5;
+
+/// A decode step that stood out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowStep {
+    /// Its number, from 1: the step after the first token is 1.
+    pub step: u32,
+    /// What it took, µs.
+    pub micros: u32,
+    /// How many replies were in it.
+    pub batch: u16,
+}
+
+/// The decode steps, as order statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// How many there were.
@@ -87,28 +101,58 @@ pub struct Steps {
     pub p50: Duration,
     /// 95 of 100 took no longer.
     pub p95: Duration,
+    /// 99 of 100 took no longer.
+    pub p99: Duration,
     /// The slowest.
     pub slowest: Duration,
+    /// The median of how many replies were in a step, the lower of two.
+    pub batch_p50: u16,
+    /// The most that were in one.
+    pub batch_max: u16,
+    /// The slowest ones, the slowest first; unused places have the number 0.
+    pub slow: [SlowStep; SLOWEST],
 }
 
 impl Steps {
-    /// The order statistics of these durations (nearest rank: the smallest value that at least that share does
-    /// not exceed).
+    /// The order statistics of these steps (µs, replies in the step), in the order in which they ran. Nearest rank: the
+    /// smallest value that at least that share does not exceed.
     #[must_use]
-    pub fn of(mut durations: Vec<Duration>) -> Self {
-        durations.sort_unstable();
+    pub fn of(steps: impl IntoIterator<Item = (u32, u16)>) -> Self {
+        let mut all: Vec<SlowStep> = steps
+            .into_iter()
+            .zip(1..)
+            .map(|((micros, batch), step)| SlowStep {
+                step,
+                micros,
+                batch,
+            })
+            .collect();
+        let mut batches: Vec<u16> = all.iter().map(|step| step.batch).collect();
+        batches.sort_unstable();
+        // Of two that took as long, the earlier one first.
+        all.sort_unstable_by_key(|step| (std::cmp::Reverse(step.micros), step.step));
         let rank = |percent: usize| {
-            let at = (durations.len() * percent).div_ceil(100);
-            durations
-                .get(at.saturating_sub(1))
-                .copied()
-                .unwrap_or_default()
+            let at = (all.len() * percent).div_ceil(100).max(1);
+            let from_slowest = all.len().checked_sub(at);
+            let micros = from_slowest.map_or(0, |at| all[at].micros);
+            Duration::from_micros(u64::from(micros))
         };
+        let mut slow = [SlowStep::default(); SLOWEST];
+        for (place, step) in slow.iter_mut().zip(&all) {
+            *place = *step;
+        }
         Self {
-            count: durations.len() as u32,
+            count: all.len() as u32,
             p50: rank(50),
             p95: rank(95),
+            p99: rank(99),
             slowest: rank(100),
+            batch_p50: batches
+                .get(batches.len().div_ceil(2).saturating_sub(1))
+                .copied()
+                .unwrap_or_default(),
+            batch_max: batches.last().copied().unwrap_or_default(),
+            slow,
         }
     }
 }
@@ -126,8 +170,12 @@ pub struct Reply {
     pub prefill_chunks: u32,
     /// Tokens of the reply.
     pub tokens: u32,
+    /// Tokens in the cache when it ended.
+    pub context_tokens: u32,
     /// Why it ended.
     pub finish: Finish,
+    /// Time spent on turning tokens into text; part of the stages `first_token` and `reply`.
+    pub detokenise: Duration,
     /// The decode steps after the first token.
     pub steps: Steps,
 }
@@ -181,8 +229,50 @@ impl Serialize for Reply {
         map.serialize_entry("steps", &self.steps.count)?;
         map.serialize_entry("step_p50_ms", &milliseconds(self.steps.p50))?;
         map.serialize_entry("step_p95_ms", &milliseconds(self.steps.p95))?;
+        map.serialize_entry("step_p99_ms", &milliseconds(self.steps.p99))?;
         map.serialize_entry("slowest_step_ms", &milliseconds(self.steps.slowest))?;
+        map.serialize_entry("slowest_steps", &SlowSteps(&self.steps.slow))?;
+        map.serialize_entry("batch", &Batch::of(&self.steps))?;
+        map.serialize_entry("detokenise_ms", &milliseconds(self.detokenise))?;
+        map.serialize_entry("context_tokens", &self.context_tokens)?;
         map.end()
+    }
+}
+
+/// The places of slow steps that are used.
+struct SlowSteps<'a>(&'a [SlowStep]);
+
+impl Serialize for SlowSteps<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Slow {
+            step: u32,
+            ms: f64,
+            batch: u16,
+        }
+        let used = self.0.iter().filter(|slow| slow.step > 0);
+        serializer.collect_seq(used.map(|slow| Slow {
+            step: slow.step,
+            ms: f64::from(slow.micros) / 1e3,
+            batch: slow.batch,
+        }))
+    }
+}
+
+/// How many replies shared a step.
+#[derive(Serialize)]
+struct Batch {
+    p50: u16,
+    max: u16,
+}
+
+impl Batch {
+    /// `None` where there was no step.
+    fn of(steps: &Steps) -> Option<Self> {
+        (steps.count > 0).then_some(Self {
+            p50: steps.batch_p50,
+            max: steps.batch_max,
+        })
     }
 }
 
@@ -234,11 +324,44 @@ mod tests {
 
     #[test]
     fn the_order_statistics_are_values_that_were_measured() {
-        let steps = Steps::of((1..=20).rev().map(Duration::from_millis).collect());
-        // Nearest rank of 20 values: the 10th, the 19th and the 20th.
+        let steps = Steps::of((1..=20).rev().map(|ms| (ms * 1000, (ms % 4) as u16 + 1)));
+        // Nearest rank of 20 values: the 10th, the 19th, the 20th and the 20th. 19 ms was the second to run.
         assert_eq!(steps.p50, Duration::from_millis(10));
         assert_eq!(steps.p95, Duration::from_millis(19));
+        assert_eq!(steps.p99, Duration::from_millis(20));
         assert_eq!(steps.slowest, Duration::from_millis(20));
-        assert_eq!(Steps::of(Vec::new()), Steps::default());
+        assert_eq!((steps.batch_p50, steps.batch_max), (2, 4));
+        let slow = |step, ms: u32, batch| SlowStep {
+            step,
+            micros: ms * 1000,
+            batch,
+        };
+        assert_eq!(
+            steps.slow,
+            [
+                slow(1, 20, 1),
+                slow(2, 19, 4),
+                slow(3, 18, 3),
+                slow(4, 17, 2),
+                slow(5, 16, 1)
+            ]
+        );
+        assert_eq!(Steps::of([]), Steps::default());
+    }
+
+    #[test]
+    fn one_slow_step_is_told_once_and_unused_places_are_not_told() {
+        let reply = Reply {
+            steps: Steps::of([(7_000, 1), (9_000, 3)]),
+            ..reply()
+        };
+        let line = serde_json::to_value(reply).unwrap();
+        assert_eq!(
+            line["slowest_steps"],
+            serde_json::json!([{"step": 2, "ms": 9.0, "batch": 3}, {"step": 1, "ms": 7.0, "batch": 1}])
+        );
+        assert_eq!(line["batch"], serde_json::json!({"p50": 1, "max": 3}));
+        let none = serde_json::to_value(Reply::default()).unwrap();
+        assert_eq!(none["batch"], serde_json::Value::Null);
     }
 }

@@ -18,6 +18,8 @@ pub struct Language {
     pub precision: String,
     /// Where it ran.
     pub target: String,
+    /// Which provider of ONNX Runtime ran its nodes, as far as is known.
+    pub placement: Option<String>,
 }
 
 /// What one request to a language model cost.

@@ -488,7 +488,7 @@ impl Columns {
             }
             let short = device
                 .memory_available_bytes
-                .is_some_and(|bytes| bytes < 64.0 * 1024.0 * 1024.0);
+                .is_some_and(|bytes| bytes < crate::log::device::SHORT_OF_MEMORY);
             for (holds, condition) in [
                 (device.is_throttled(), THROTTLED),
                 (device.is_loaded(), LOADED),

@@ -12,6 +12,7 @@ use super::recogniser::{Recogniser, Settings};
 use super::stream::{Block, Mode, Stream};
 use super::timeline::Arrival;
 use super::transcript::Event;
+use crate::log::StreamId;
 
 /// How much sound is taken from the ring at once. Voice activity costs less than half per frame when
 /// ten frames come together; a live stream takes whatever is there.
@@ -45,6 +46,8 @@ pub enum Stopped<E> {
 pub struct How<'a> {
     /// The stream's name in records.
     pub name: &'a str,
+    /// Its number in the log.
+    pub id: StreamId,
     /// Which channel.
     pub channels: Channels,
     /// Utterances and partials.
@@ -79,7 +82,7 @@ pub fn listen<E>(
 ) -> Result<Outcome, Stopped<E>> {
     let format = feed.reader.format();
     let mut conditioner = Conditioner::new(format, how.channels).map_err(Stopped::Sound)?;
-    let mut stream = Stream::new(how.name, how.settings, how.mode);
+    let mut stream = Stream::new(how.name, how.settings, how.mode).known_as(how.id);
     let mut events = Vec::new();
     let channels = usize::from(format.channels);
     let frames_in =

@@ -5,6 +5,7 @@ use firstword_audio::clock::{Samples, Stamp};
 use firstword_models::speech::{Draft, Hypothesis, Moonshine, Silero, SpeechError};
 
 use super::endpoint;
+use crate::log::{ModelId, Recorder, Role, Step, StreamId};
 use crate::record::Record;
 
 /// Loaded models and what they are called.
@@ -16,6 +17,18 @@ pub struct Recogniser {
     pub silero: Silero,
     /// Names for the records.
     pub names: Names,
+    /// Where steps and arrivals are told, if they are.
+    pub recorder: Recorder,
+    /// The recogniser's number there.
+    pub id: ModelId,
+}
+
+/// For whom a pass is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct For {
+    pub stream: StreamId,
+    /// When it could have begun: the sound was there.
+    pub due: Stamp,
 }
 
 /// What stands in every record.
@@ -56,6 +69,7 @@ impl Recogniser {
         &mut self,
         samples: &[f32],
         draft: Draft<'_>,
+        whom: For,
         record: &mut Record,
     ) -> Result<Pass, SpeechError> {
         let started = Stamp::now();
@@ -69,6 +83,19 @@ impl Recogniser {
             before = now;
         })?;
         let decoded = Stamp::now();
+        let step = |role, due, start, end| Step {
+            role,
+            model: self.id,
+            stream: whom.stream,
+            batch: 1,
+            due,
+            start,
+            end,
+        };
+        self.recorder
+            .step(step(Role::Encode, whom.due.min(started), started, encoded));
+        self.recorder
+            .step(step(Role::Transcribe, encoded, encoded, decoded));
         work.encode += encoded.since(started);
         work.decode += decoded.since(encoded);
         let counts = &mut record.counts;

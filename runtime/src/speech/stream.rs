@@ -12,10 +12,11 @@ use firstword_models::speech::{Draft, SpeechError, Voice};
 
 use super::agreement::Agreement;
 use super::endpoint::{Change, Endpoint};
-use super::recogniser::{Pass, Recogniser, Settings};
+use super::recogniser::{For, Pass, Recogniser, Settings};
 use super::seam::{Join, Seam};
 use super::timeline::{Arrival, Timeline};
 use super::transcript::{Event, Final, Partial, Word};
+use crate::log::StreamId;
 use crate::record::{Ending, Path, Record, SCHEMA, Work};
 
 /// What happens to a partial that is due while newer sound is waiting already.
@@ -44,6 +45,8 @@ pub struct Block<'a> {
 #[derive(Debug)]
 pub struct Stream {
     name: String,
+    /// Its number in the log.
+    id: StreamId,
     settings: Settings,
     mode: Mode,
     voice: Voice,
@@ -84,6 +87,7 @@ impl Stream {
     pub fn new(name: &str, settings: Settings, mode: Mode) -> Self {
         Self {
             name: name.to_owned(),
+            id: StreamId::default(),
             settings,
             mode,
             voice: Voice::default(),
@@ -99,6 +103,13 @@ impl Stream {
             spent: Work::default(),
             samples_lost: 0,
         }
+    }
+
+    /// The log knows it by this number.
+    #[must_use]
+    pub const fn known_as(mut self, id: StreamId) -> Self {
+        self.id = id;
+        self
     }
 
     /// One past the last sample that has come.
@@ -131,6 +142,12 @@ impl Stream {
     ) -> Result<(), SpeechError> {
         self.audio.extend_from_slice(block.samples);
         self.timeline.push(self.position(), block.arrival);
+        recogniser.recorder.arrival(
+            self.id,
+            block.samples.len(),
+            block.arrival.captured,
+            block.arrival.received,
+        );
         self.spent.read += block.read;
         self.spent.resample += block.resample;
         self.judge(recogniser, events)?;
@@ -287,6 +304,13 @@ impl Stream {
         };
         let range =
             (open.start - self.audio_start).0 as usize..(covered - self.audio_start).0 as usize;
+        let whom = For {
+            stream: self.id,
+            due: self
+                .timeline
+                .arrival(covered.saturating_sub(Samples(1)))
+                .resampled,
+        };
         let draft = Draft {
             tokens: open.agreement.previous(),
             forced: open.agreement.committed(),
@@ -296,7 +320,7 @@ impl Stream {
             started,
             encoded,
             decoded,
-        } = recogniser.pass(&self.audio[range], draft, &mut open.record)?;
+        } = recogniser.pass(&self.audio[range], draft, whom, &mut open.record)?;
         open.record.counts.tokens = hypothesis.tokens.len() as u32;
         open.record.counts.cut_short = hypothesis.cut_short;
         let tokenizer = recogniser.moonshine.tokenizer();

@@ -59,7 +59,9 @@ fn load() -> Result<Recogniser, String> {
         interrupt: firstword::interrupt::Interrupt::install().map_err(|e| e.to_string())?,
         verbose: 0,
     };
-    context.recogniser().map_err(|e| e.to_string())
+    context
+        .recogniser(&firstword::log::Recorder::off())
+        .map_err(|e| e.to_string())
 }
 
 /// The defaults of the configuration, as `firstword transcribe` takes them for a recording.

@@ -104,10 +104,26 @@ impl Home {
         command.output().unwrap()
     }
 
-    /// The records in the log.
+    /// Everything in the log, segment after segment.
+    pub fn log(&self) -> String {
+        let entries = fs::read_dir(self.path("log")).into_iter().flatten();
+        let mut segments: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+        // Processes ran one after the other; names of the same second are told apart by their age.
+        segments.sort_by_key(|path| (path.metadata().unwrap().modified().unwrap(), path.clone()));
+        segments
+            .iter()
+            .map(|path| fs::read_to_string(path).unwrap())
+            .collect()
+    }
+
+    /// The utterances, requests and turns in the log.
     pub fn records(&self) -> Vec<serde_json::Value> {
-        let log = fs::read_to_string(self.path("log/latency.jsonl")).unwrap_or_default();
-        objects(&log)
+        let lines = objects(&self.log());
+        let works = ["utterance", "request", "turn"];
+        lines
+            .into_iter()
+            .filter(|line| works.contains(&line["kind"].as_str().unwrap()))
+            .collect()
     }
 }
 

@@ -11,6 +11,7 @@ use serde::de::{Error, IgnoredAny, MapAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::NEWEST_SCHEMA;
+use crate::log::device;
 
 /// A duration in microseconds. What is longer than 71 minutes counts as 71 minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -266,9 +267,7 @@ impl Device<'_> {
     /// Whether it runs clearly below its clock: by its own word, or hot and below 85 % of the highest clock.
     #[must_use]
     pub fn is_throttled(&self) -> bool {
-        self.throttled == Some(true)
-            || (self.temperature_c.is_some_and(|c| c >= 75.0)
-                && self.clock().is_some_and(|share| share < 0.85))
+        device::is_throttled(self.throttled, self.temperature_c, self.clock())
     }
 
     /// Clock as a share of the highest.
@@ -281,9 +280,7 @@ impl Device<'_> {
     /// Whether others used the processor: nearly all cores in use, or a hypervisor took its share.
     #[must_use]
     pub fn is_loaded(&self) -> bool {
-        self.steal.is_some_and(|steal| steal > 0.05)
-            || self.busy.is_some_and(|busy| busy > 0.95)
-            || matches!((self.load_1m, self.cores), (Some(load), Some(cores)) if load > 2.0 * cores)
+        device::is_loaded(self.steal, self.busy, self.load_1m, self.cores)
     }
 }
 

@@ -21,7 +21,7 @@ pub use line::{
     Batch, Bench, Cause, Content, Device, Drop, Fault, Header, Line, Load, Loss, Mark, Micros,
     Move, Objective, Reply, Step, Text, Trace, Work, WorkKind, parse,
 };
-pub use segment::{ReadError, Segment};
+pub use segment::{ReadError, Segment, is_segment};
 pub use wall::{Range, Wall, WallError, span};
 
 use lines::{Lines, Next};
