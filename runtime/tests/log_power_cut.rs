@@ -73,8 +73,17 @@ fn child_process() {
     }
 }
 
-/// Starts the writer, kills it after `life`, and returns the last number of which it said that it is synced.
-fn kill_after(folder: &Path, life: Duration) -> Option<u64> {
+/// When a writer is killed.
+#[derive(Clone, Copy)]
+enum Life {
+    /// So long after its process was started: perhaps before it wrote anything.
+    OfProcess(Duration),
+    /// So long after it first said that something is synced.
+    AfterSync(Duration),
+}
+
+/// Starts the writer, kills it, and returns the last number of which it said that it is synced.
+fn kill_after(folder: &Path, life: Life) -> Option<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -88,13 +97,25 @@ fn kill_after(folder: &Path, life: Duration) -> Option<u64> {
         .spawn()
         .unwrap();
     let said = child.stdout.take().unwrap();
+    let (first, begun) = std::sync::mpsc::channel();
     let reading = std::thread::spawn(move || {
-        let lines = BufReader::new(said).lines().map_while(Result::ok);
-        lines
-            .filter_map(|line| line.strip_prefix("synced ")?.parse::<u64>().ok())
-            .last()
+        let mut last = None;
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
+            if let Some(number) = line.strip_prefix("synced ") {
+                last = Some(number.parse::<u64>().unwrap());
+                // Only the first is waited for.
+                let _ = first.send(());
+            }
+        }
+        last
     });
-    std::thread::sleep(life);
+    match life {
+        Life::OfProcess(life) => std::thread::sleep(life),
+        Life::AfterSync(life) => {
+            begun.recv().unwrap();
+            std::thread::sleep(life);
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     reading.join().unwrap()
@@ -123,7 +144,11 @@ fn a_writer_that_is_killed_loses_nothing_that_was_synced_and_leaves_no_segment_u
     let (mut torn, mut synced_at_all, mut records) = (0, 0, 0);
     for kill in 0..kills {
         let folder = tempfile::tempdir().unwrap();
-        let life = Duration::from_micros(5_000 + (dice.unit() * 120_000.0) as u64);
+        let life = Duration::from_micros((dice.unit() * 100_000.0) as u64);
+        let life = match kill % 2 {
+            0 => Life::AfterSync(life),
+            _ => Life::OfProcess(life),
+        };
         let synced = kill_after(folder.path(), life);
         synced_at_all += u64::from(synced.is_some());
         let anything = std::fs::read_dir(folder.path())
@@ -156,16 +181,13 @@ fn a_writer_that_is_killed_loses_nothing_that_was_synced_and_leaves_no_segment_u
     println!(
         "{kills} kills: {records} records, {torn} torn ends, {synced_at_all} with something synced"
     );
-    assert!(
-        synced_at_all >= kills / 2,
-        "only {synced_at_all} of {kills} came to sync anything"
-    );
+    assert!(synced_at_all >= kills / 2, "{synced_at_all} of {kills}");
 }
 
 #[test]
 fn a_new_writer_in_the_folder_of_a_killed_one_harms_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    kill_after(folder.path(), Duration::from_millis(150));
+    kill_after(folder.path(), Life::AfterSync(Duration::from_millis(50)));
     // What a power cut leaves at worst: half a line, and an empty file.
     let mut segments: Vec<PathBuf> = std::fs::read_dir(folder.path())
         .unwrap()
