@@ -5,8 +5,8 @@
 //! y = MatMulIntegerToFloat(u, weights) · s
 //! ```
 //!
-//! QuantizeLinear takes a scale for each token since opset 21 (blocks as long as a token; ONNX Runtime has it since
-//! 1.20 and gives the tokens to all of its threads). Its zero points come in the same shape: they are made once for all
+//! QuantizeLinear takes a scale for each token since opset 21 (blocks as long as a token), and ONNX Runtime gives the
+//! tokens to all of its threads. Its zero points come in the same shape: they are made once for all
 //! products of the same tokens.
 //!
 //! Some inputs are turned before they are rounded ([`super::turn`]): blocks of channels are multiplied by a constant.
