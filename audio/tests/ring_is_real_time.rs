@@ -10,10 +10,11 @@
 #![allow(clippy::unwrap_used)] // A test, helpers included.
 
 mod counting;
+mod trap;
 
 use std::hint::spin_loop;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -21,37 +22,13 @@ use std::time::Duration;
 
 use firstword_audio::ring::{Reader, Writer, ring};
 use firstword_audio::{Format, Stamp};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+use trap::{ALLOCATED, CLEAN, NO_SECCOMP, SIGSYS, forbid_system_calls};
 
 /// Pushes, and as many pops: a million together.
 const ROUNDS: u64 = 500_000;
 /// On one core: long enough for the scheduler to change threads dozens of times.
 const ROUNDS_ON_ONE_CORE: u64 = 5_000_000;
-const SIGSYS: i32 = 31;
-/// The child's exit codes.
-const CLEAN: i32 = 0;
-const ALLOCATED: i32 = 3;
-const NO_SECCOMP: i32 = 77;
 const ROLE: &str = "FIRSTWORD_RING_TEST_ROLE";
-
-/// From here on, this thread dies, and the process with it, at any system call but those allowed by
-/// the test harness's end (none: the main thread ends the process).
-fn forbid_system_calls() -> bool {
-    let arch = std::env::consts::ARCH.try_into();
-    // A filter needs a rule: exit of the thread, which does not happen.
-    let exit = if cfg!(target_arch = "x86_64") { 60 } else { 93 };
-    let rules = [(exit, Vec::<SeccompRule>::new())].into_iter().collect();
-    let program = arch.ok().and_then(|arch| {
-        let filter = SeccompFilter::new(
-            rules,
-            SeccompAction::KillProcess,
-            SeccompAction::Allow,
-            arch,
-        );
-        BpfProgram::try_from(filter.ok()?).ok()
-    });
-    program.is_some_and(|p| seccompiler::apply_filter(&p).is_ok())
-}
 
 /// What is planted beside the ring, to see whether the trap shuts.
 #[derive(Clone, Copy, PartialEq)]
@@ -178,20 +155,8 @@ fn child_process() {
     child(plant, cores == "one core");
 }
 
-/// `None`: the kernel has no seccomp, and the test says that it was skipped.
 fn run(role: &str) -> Option<ExitStatus> {
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_process", "--test-threads=1"])
-        .env(ROLE, role)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    if status.code() == Some(NO_SECCOMP) {
-        println!("skipped: this kernel has no seccomp filters");
-        return None;
-    }
-    Some(status)
+    trap::run(ROLE, role)
 }
 
 #[test]

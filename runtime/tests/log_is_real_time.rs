@@ -9,38 +9,23 @@
 
 #[path = "../../audio/tests/counting/mod.rs"]
 mod counting;
+#[path = "../../audio/tests/trap/mod.rs"]
+mod trap;
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::Duration;
 
-use firstword::log::objective::Objective;
-use firstword::log::{Heard, Load, Log, Model, Options, Role, Step, Sync};
+use firstword::config::Config;
+use firstword::log::{Heard, Load, Log, Model, Options, Role, Step};
 use firstword::record::{Record, Reply, Steps};
 use firstword::speech::transcript::{Partial, Word};
 use firstword_audio::Stamp;
 use firstword_audio::clock::Samples;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+use trap::{ALLOCATED, CLEAN, NO_SECCOMP, SIGSYS, forbid_system_calls};
 
 const ROLE: &str = "FIRSTWORD_LOG_TEST_ROLE";
-const SIGSYS: i32 = 31;
-const CLEAN: i32 = 0;
-const ALLOCATED: i32 = 3;
-const NO_SECCOMP: i32 = 77;
-
-/// From here on, this thread dies, and the process with it, at any system call.
-fn forbid_system_calls() -> bool {
-    let exit = if cfg!(target_arch = "x86_64") { 60 } else { 93 };
-    let rules = [(exit, Vec::<SeccompRule>::new())].into_iter().collect();
-    let arch = std::env::consts::ARCH.try_into();
-    let program = arch.ok().and_then(|arch| {
-        let kill = SeccompAction::KillProcess;
-        let filter = SeccompFilter::new(rules, kill, SeccompAction::Allow, arch);
-        BpfProgram::try_from(filter.ok()?).ok()
-    });
-    program.is_some_and(|program| seccompiler::apply_filter(&program).is_ok())
-}
 
 /// Not a test by itself: what the tests below start as their child.
 #[test]
@@ -49,20 +34,10 @@ fn child_process() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
+    let settings = Config::defaults().unwrap().settings;
     let log = Log::start(Options {
-        folder: folder.path().to_owned(),
-        objective: Objective::default(),
-        text: false,
-        budget_bytes: 1 << 30,
-        segment_bytes: 1 << 22,
-        segment_age: Duration::from_secs(3600),
-        sync: Sync::Never,
-        sync_every: Duration::from_secs(1),
-        flush_every: Duration::from_millis(100),
-        rate_bytes_per_s: 1 << 20,
-        device_every: Duration::from_secs(10),
         trace: true,
-        trace_bytes: 1 << 20,
+        ..Options::of(&settings, folder.path().to_owned())
     });
     let recorder = log.recorder();
     let model = recorder.load(Model::default(), Load::default());
@@ -143,20 +118,8 @@ fn child_process() {
     std::process::exit(outcome.load(SeqCst));
 }
 
-/// `None`: the kernel has no seccomp, and the test says that it was skipped.
 fn run(role: &str) -> Option<ExitStatus> {
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_process", "--test-threads=1"])
-        .env(ROLE, role)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .unwrap();
-    if status.code() == Some(NO_SECCOMP) {
-        println!("skipped: this kernel has no seccomp filters");
-        return None;
-    }
-    Some(status)
+    trap::run(ROLE, role)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use firstword::log::objective::Objective;
+use firstword::config::Config;
 use firstword::log::read::planted::Dice;
 use firstword::log::read::{Content, Range, Source, Tally};
 use firstword::log::{Heard, Load, Log, Model, Options, Sync};
@@ -21,22 +21,16 @@ use firstword_audio::Stamp;
 const FOLDER: &str = "FIRSTWORD_POWER_CUT_FOLDER";
 
 fn options(folder: &Path) -> Options {
+    let settings = Config::defaults().unwrap().settings;
     Options {
-        folder: folder.to_owned(),
-        objective: Objective::default(),
-        text: false,
         // Never full here: what is missing shall be missing for no other reason.
         budget_bytes: 1 << 30,
+        rate_bytes_per_s: 1 << 30,
         // Small, so that kills fall into the change from one segment to the next, too.
         segment_bytes: 64 << 10,
-        segment_age: Duration::from_secs(3600),
         sync: Sync::Each,
-        sync_every: Duration::from_secs(1),
         flush_every: Duration::from_millis(10),
-        rate_bytes_per_s: 1 << 30,
-        device_every: Duration::from_secs(10),
-        trace: false,
-        trace_bytes: 1 << 20,
+        ..Options::of(&settings, folder.to_owned())
     }
 }
 

@@ -7,34 +7,26 @@ use std::time::Duration;
 use firstword_audio::clock::Stamp;
 use serde::Serialize;
 
-use super::cause::{Cause, Group, Known, Usual};
+use super::cause::{Group, Known, Usual};
 use super::clock::{Oddity, Reading, oddities};
 use super::device::Sample;
+use super::draft::{Draft, Partials};
 use super::event::{Event, ModelId, StreamId, Ticket};
-use super::metrics::{Figure, Metrics};
+use super::line::{
+    ArrivalLine, Both, Extra, HeardExtra, Line, Mark, PartialsLine, StepLine, WordLine, line,
+    render, trace,
+};
+use super::metrics::Figure;
 use super::objective::{Judged, Metric, Objective};
 use super::rare::{LoadLine, Model, Rare};
 use super::read::WorkKind;
-use super::recorder::{Shared, WORDS};
-use crate::record::{
-    Language, Path, Record, Reply, ReplyPath, Request, SCHEMA, STAGES, Steps, Turn, Work,
-    milliseconds,
-};
+use super::recorder::Shared;
+use crate::record::{Language, Request, SCHEMA, STAGES, Turn, milliseconds};
 
 /// Records that may be half told at a time; partials of so many utterances are kept.
 const OPEN: usize = 256;
-/// Partials of an utterance that enter its statistics.
-const PARTIALS: usize = 1024;
 /// What time did is remembered for so many sleeps and steps.
 const ODDITIES: usize = 64;
-
-/// A line, ready to be written.
-#[derive(Debug)]
-pub(super) struct Line {
-    pub bytes: Vec<u8>,
-    /// Whether it is a record; a line of the trace is the first to go where there is no room.
-    pub is_record: bool,
-}
 
 /// Makes lines.
 #[derive(Debug)]
@@ -55,28 +47,6 @@ pub(super) struct Assembler {
     pub device: Option<Sample>,
     /// Records of which an event was lost.
     pub incomplete: u64,
-    pub metrics: Metrics,
-}
-
-/// A record that is being told.
-#[derive(Debug, Default)]
-struct Draft {
-    seen: u16,
-    stream: StreamId,
-    heard: Option<ModelId>,
-    asked: Option<ModelId>,
-    record: Record,
-    reply: Reply,
-    slow: usize,
-    words: Vec<[Stamp; 3]>,
-}
-
-/// The partials of an utterance.
-#[derive(Debug, Default)]
-struct Partials {
-    first: Option<Stamp>,
-    count: u32,
-    micros: Vec<u32>,
 }
 
 impl Assembler {
@@ -95,20 +65,17 @@ impl Assembler {
             oddities: VecDeque::new(),
             device: None,
             incomplete: 0,
-            metrics: Metrics::default(),
         }
     }
 
-    /// Looks at the clocks; what time did since the last look becomes lines. The second value: the wall was set.
-    pub fn clocks(&mut self, now: Reading) -> (Vec<Line>, bool) {
-        let mut stepped = false;
+    /// Looks at the clocks; what time did since the last look becomes lines.
+    pub fn clocks(&mut self, now: Reading) -> Vec<Line> {
         let mut lines = Vec::new();
         for oddity in oddities(&self.clocks, &now).into_iter().flatten() {
             let (what, ms) = match oddity {
                 Oddity::Suspend(slept) => ("suspend", milliseconds(slept)),
                 Oddity::Step(ns) => ("clock_step", ns as f64 / 1e6),
             };
-            stepped |= matches!(oddity, Oddity::Step(_));
             if self.oddities.len() >= ODDITIES {
                 self.oddities.pop_front();
             }
@@ -116,7 +83,7 @@ impl Assembler {
             lines.extend(line("mark", now.mono, &Mark { what, ms }));
         }
         self.clocks = now;
-        (lines, stepped)
+        lines
     }
 
     /// Everything that was told since the last time.
@@ -135,11 +102,15 @@ impl Assembler {
                 return lines;
             }
             if events.iter().any(|e| matches!(e, Event::Done { .. })) {
-                let (marks, _) = self.clocks(Reading::now());
-                lines.extend(marks);
+                lines.extend(self.clocks(Reading::now()));
             }
             for event in events {
                 lines.extend(self.event(event));
+            }
+            // Texts of records that were lost from their first event to their last.
+            if self.texts.len() > OPEN {
+                let open = &self.drafts;
+                self.texts.retain(|ticket, _| open.contains_key(ticket));
             }
             if lines.len() >= super::recorder::WAITING {
                 return lines;
@@ -159,11 +130,11 @@ impl Assembler {
         match rare {
             Rare::Load(model, load) => line("load", now, &LoadLine::new(&model, &load)),
             Rare::Move(moved) => {
-                self.metrics.count("ladder_moves");
+                self.shared.metrics().add("ladder_moves", 1);
                 line("move", now, &moved)
             }
             Rare::Drop(dropped) => {
-                self.metrics.count("drops");
+                self.shared.metrics().add("drops", 1);
                 line("drop", now, &dropped)
             }
             Rare::Bench { kind, fields } => line(kind, now, &fields),
@@ -189,9 +160,7 @@ impl Assembler {
             }
             self.order.push_back(ticket);
         }
-        let draft = self.drafts.entry(ticket).or_default();
-        draft.seen += 1;
-        draft
+        self.drafts.entry(ticket).or_default()
     }
 
     fn event(&mut self, event: Event) -> Option<Line> {
@@ -203,130 +172,7 @@ impl Assembler {
                 captured,
                 handed_over,
             } => self.partial((stream, utterance), captured, handed_over),
-            Event::Heard {
-                ticket,
-                stream,
-                model,
-                utterance,
-                start,
-                end,
-                ending,
-            } => {
-                let draft = self.draft(ticket);
-                draft.stream = stream;
-                draft.heard = Some(model);
-                let record = &mut draft.record;
-                (record.utterance, record.start, record.end, record.ending) =
-                    (utterance, start, end, ending);
-            }
-            Event::PathBegin(ticket, at) => {
-                let path = &mut self.draft(ticket).record.path;
-                *path = Path {
-                    first_captured: at[0],
-                    last_captured: at[1],
-                    end_captured: at[2],
-                    received: at[3],
-                    resampled: at[4],
-                    ..*path
-                };
-            }
-            Event::PathEnd(ticket, at) => {
-                let path = &mut self.draft(ticket).record.path;
-                *path = Path {
-                    judged: at[0],
-                    started: at[1],
-                    encoded: at[2],
-                    decoded: at[3],
-                    assembled: at[4],
-                    handed_over: at[5],
-                    ..*path
-                };
-            }
-            Event::Work(ticket, nanos) => {
-                let [read, resample, voice_activity, encode, decode, slowest_step] =
-                    nanos.map(Duration::from_nanos);
-                self.draft(ticket).record.work = Work {
-                    read,
-                    resample,
-                    voice_activity,
-                    encode,
-                    decode,
-                    slowest_step,
-                };
-            }
-            Event::Counts(ticket, counts) => self.draft(ticket).record.counts = counts,
-            Event::Word {
-                ticket,
-                captured,
-                committed,
-                handed_over,
-            } => {
-                let words = &mut self.draft(ticket).words;
-                if words.len() < WORDS {
-                    words.push([captured, committed, handed_over]);
-                }
-            }
-            Event::Asked {
-                ticket,
-                model,
-                prompt_tokens,
-                cached_tokens,
-                prefill_chunks,
-                tokens,
-                context_tokens,
-                finish,
-                detokenise_ns,
-            } => {
-                let draft = self.draft(ticket);
-                draft.asked = Some(model);
-                draft.reply = Reply {
-                    prompt_tokens,
-                    cached_tokens,
-                    prefill_chunks,
-                    tokens,
-                    context_tokens,
-                    finish,
-                    detokenise: Duration::from_nanos(detokenise_ns),
-                    ..draft.reply
-                };
-            }
-            Event::ReplyPath(ticket, at) => {
-                self.draft(ticket).reply.path = ReplyPath {
-                    accepted: at[0],
-                    prompted: at[1],
-                    started: at[2],
-                    prefilled: at[3],
-                    first_token: at[4],
-                    last_token: at[5],
-                };
-            }
-            Event::Steps {
-                ticket,
-                count,
-                micros,
-                batch,
-            } => {
-                let [p50, p95, p99, slowest] =
-                    micros.map(|micros| Duration::from_micros(u64::from(micros)));
-                let steps = &mut self.draft(ticket).reply.steps;
-                *steps = Steps {
-                    count,
-                    p50,
-                    p95,
-                    p99,
-                    slowest,
-                    batch_p50: batch[0],
-                    batch_max: batch[1],
-                    slow: steps.slow,
-                };
-            }
-            Event::SlowStep(ticket, slow) => {
-                let draft = self.draft(ticket);
-                if let Some(place) = draft.reply.steps.slow.get_mut(draft.slow) {
-                    *place = slow;
-                    draft.slow += 1;
-                }
-            }
+            Event::Part(ticket, part) => self.draft(ticket).take(part),
             Event::Done {
                 ticket,
                 kind,
@@ -385,16 +231,12 @@ impl Assembler {
             }
             self.partials_order.push_back(of);
         }
-        let partials = self.partials.entry(of).or_default();
-        partials.first.get_or_insert(handed_over);
-        partials.count += 1;
         let latency = handed_over.since(captured);
-        if partials.micros.len() < PARTIALS {
-            partials
-                .micros
-                .push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
-        }
-        self.metrics.observe(Figure::Partial, latency);
+        self.partials
+            .entry(of)
+            .or_default()
+            .take(handed_over, latency);
+        self.shared.metrics().observe(Figure::Partial, latency);
     }
 
     fn done(
@@ -513,10 +355,8 @@ impl Assembler {
         } else {
             reply.path.accepted
         };
-        let since = |at: Stamp| at >= begin;
         let (mut suspended, mut stepped) = (Duration::ZERO, None);
-        for (at, oddity) in self.oddities.iter().filter(|(at, _)| since(*at)) {
-            let _ = at;
+        for (_, oddity) in self.oddities.iter().filter(|(at, _)| *at >= begin) {
             match oddity {
                 Oddity::Suspend(slept) => suspended += *slept,
                 Oddity::Step(ns) => *stepped.get_or_insert(0.0) += *ns as f64 / 1e6,
@@ -553,10 +393,7 @@ impl Assembler {
             objective: judged,
             cause,
             device: self.device.as_ref(),
-            lost_events: self
-                .shared
-                .lost
-                .swap(0, std::sync::atomic::Ordering::Relaxed),
+            lost_events: self.shared.take_lost(),
             suspended_ms: milliseconds(suspended),
             clock_step_ms: stepped,
             heard: whole.heard.as_ref().map(|model| HeardExtra {
@@ -573,13 +410,13 @@ impl Assembler {
     }
 
     fn measure(
-        &mut self,
+        &self,
         whole: &Whole,
         judged: Option<Judged>,
         voice_ttft: Option<Duration>,
         first_partial: Option<Duration>,
     ) {
-        let metrics = &mut self.metrics;
+        let mut metrics = self.shared.metrics();
         metrics.record(whole.kind, whole.cold, judged);
         if whole.heard.is_some() {
             metrics.observe(Figure::Final, whole.draft.record.path.total());
@@ -613,148 +450,4 @@ struct Whole {
     asked: Option<Arc<Model>>,
     draft: Draft,
     text: Option<(String, Option<String>)>,
-}
-
-/// A record's own fields and the log's.
-#[derive(Serialize)]
-struct Both<'a, B: Serialize> {
-    #[serde(flatten)]
-    body: &'a B,
-    #[serde(flatten)]
-    extra: Extra<'a>,
-}
-
-#[derive(Serialize)]
-struct Extra<'a> {
-    at_ns: u64,
-    cold: bool,
-    objective: Option<Judged>,
-    cause: Option<Cause>,
-    device: Option<&'a Sample>,
-    lost_events: u64,
-    suspended_ms: f64,
-    clock_step_ms: Option<f64>,
-    #[serde(flatten)]
-    heard: Option<HeardExtra<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reply_text: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct HeardExtra<'a> {
-    placement: Option<&'a str>,
-    first_partial_ms: Option<f64>,
-    partial_ms: Option<PartialsLine>,
-    words: Vec<WordLine>,
-    words_more: u32,
-}
-
-#[derive(Clone, Copy, Serialize)]
-struct PartialsLine {
-    count: u32,
-    p50: f64,
-    p95: f64,
-    max: f64,
-}
-
-impl PartialsLine {
-    /// Nearest ranks, as everywhere; `None` without a partial.
-    fn of(partials: &Partials) -> Option<Self> {
-        let mut sorted = partials.micros.clone();
-        sorted.sort_unstable();
-        let rank = |percent: usize| {
-            let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-            Some(f64::from(*sorted.get(at)?) / 1e3)
-        };
-        Some(Self {
-            count: partials.count,
-            p50: rank(50)?,
-            p95: rank(95)?,
-            max: rank(100)?,
-        })
-    }
-}
-
-#[derive(Serialize)]
-struct WordLine {
-    captured_ns: u64,
-    committed_ns: u64,
-    handed_over_ns: u64,
-}
-
-impl WordLine {
-    fn of(at: &[Stamp; 3]) -> Self {
-        let [captured_ns, committed_ns, handed_over_ns] = at.map(Stamp::as_nanos);
-        Self {
-            captured_ns,
-            committed_ns,
-            handed_over_ns,
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct StepLine<'a> {
-    t: &'static str,
-    role: &'static str,
-    due_ns: u64,
-    start_ns: u64,
-    end_ns: u64,
-    batch: u16,
-    stream: Option<&'a str>,
-    model: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ArrivalLine<'a> {
-    t: &'static str,
-    stream: Option<&'a str>,
-    samples: u32,
-    captured_ns: u64,
-}
-
-#[derive(Serialize)]
-struct Mark {
-    what: &'static str,
-    ms: f64,
-}
-
-/// The beginning of every other line than a record.
-#[derive(Serialize)]
-struct Headed<'a, B: Serialize> {
-    schema: u32,
-    kind: &'a str,
-    at_ns: u64,
-    #[serde(flatten)]
-    body: &'a B,
-}
-
-/// A line of this kind.
-pub(super) fn line<B: Serialize>(kind: &str, at: Stamp, body: &B) -> Option<Line> {
-    let headed = Headed {
-        schema: SCHEMA,
-        kind,
-        at_ns: at.as_nanos(),
-        body,
-    };
-    render(&headed, true)
-}
-
-fn trace<B: Serialize>(at: Stamp, body: &B) -> Option<Line> {
-    let headed = Headed {
-        schema: SCHEMA,
-        kind: "trace",
-        at_ns: at.as_nanos(),
-        body,
-    };
-    render(&headed, false)
-}
-
-fn render(line: &impl Serialize, is_record: bool) -> Option<Line> {
-    // Nothing in a line can fail to be written as JSON: there are no maps with other keys than texts.
-    let mut bytes = serde_json::to_vec(line).ok()?;
-    bytes.push(b'\n');
-    Some(Line { bytes, is_record })
 }

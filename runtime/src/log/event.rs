@@ -64,78 +64,8 @@ pub enum Event {
         /// It was handed over.
         handed_over: Stamp,
     },
-    /// A record of an utterance or a turn begins: who was heard.
-    Heard {
-        /// Whose events.
-        ticket: Ticket,
-        /// Which stream.
-        stream: StreamId,
-        /// Which speech model.
-        model: ModelId,
-        /// The utterance's number.
-        utterance: u32,
-        /// Its first sample.
-        start: Samples,
-        /// One past its last.
-        end: Samples,
-        /// Why it ended.
-        ending: Ending,
-    },
-    /// First half of [`Path`]: up to `resampled`, with the first sample before.
-    PathBegin(Ticket, [Stamp; 5]),
-    /// The rest of it, from `judged` on.
-    PathEnd(Ticket, [Stamp; 6]),
-    /// The durations of [`crate::record::Work`] in its order, ns.
-    Work(Ticket, [u64; 6]),
-    /// What was done.
-    Counts(Ticket, Counts),
-    /// A committed word.
-    Word {
-        /// Whose events.
-        ticket: Ticket,
-        /// The last sample that the hypothesis had heard was captured.
-        captured: Stamp,
-        /// The word was committed.
-        committed: Stamp,
-        /// It was handed over.
-        handed_over: Stamp,
-    },
-    /// The reply's part of a record begins, or a record of a request.
-    Asked {
-        /// Whose events.
-        ticket: Ticket,
-        /// Which language model.
-        model: ModelId,
-        /// Tokens of the prompt.
-        prompt_tokens: u32,
-        /// Of them, found in the cache.
-        cached_tokens: u32,
-        /// Steps of the rest.
-        prefill_chunks: u32,
-        /// Tokens of the reply.
-        tokens: u32,
-        /// Tokens in the cache at its end.
-        context_tokens: u32,
-        /// Why it ended.
-        finish: Finish,
-        /// Turning tokens into text, ns.
-        detokenise_ns: u64,
-    },
-    /// The stamps of [`ReplyPath`], in its order.
-    ReplyPath(Ticket, [Stamp; 6]),
-    /// Order statistics of the decode steps, µs: median, P95, P99, slowest; and of their batches.
-    Steps {
-        /// Whose events.
-        ticket: Ticket,
-        /// How many there were.
-        count: u32,
-        /// P50, P95, P99, slowest, µs.
-        micros: [u32; 4],
-        /// Median and largest batch.
-        batch: [u16; 2],
-    },
-    /// One of the slowest decode steps.
-    SlowStep(Ticket, SlowStep),
+    /// A part of a record.
+    Part(Ticket, Part),
     /// The record is complete.
     Done {
         /// Whose events.
@@ -179,53 +109,113 @@ pub enum Event {
     Closed(StreamId),
 }
 
+/// A part of a record of an utterance, a request or a turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// A record of an utterance or a turn begins: who was heard.
+    Heard {
+        /// Which stream.
+        stream: StreamId,
+        /// Which speech model.
+        model: ModelId,
+        /// The utterance's number.
+        utterance: u32,
+        /// Its first sample.
+        start: Samples,
+        /// One past its last.
+        end: Samples,
+        /// Why it ended.
+        ending: Ending,
+    },
+    /// First half of [`Path`]: up to `resampled`, with the first sample before.
+    PathBegin([Stamp; 5]),
+    /// The rest of it, from `judged` on.
+    PathEnd([Stamp; 6]),
+    /// The durations of [`crate::record::Work`] in its order, ns.
+    Work([u64; 6]),
+    /// What was done.
+    Counts(Counts),
+    /// A committed word.
+    Word {
+        /// The last sample that the hypothesis had heard was captured.
+        captured: Stamp,
+        /// The word was committed.
+        committed: Stamp,
+        /// It was handed over.
+        handed_over: Stamp,
+    },
+    /// The reply's part of a record begins, or a record of a request.
+    Asked {
+        /// Which language model.
+        model: ModelId,
+        /// Tokens of the prompt.
+        prompt_tokens: u32,
+        /// Of them, found in the cache.
+        cached_tokens: u32,
+        /// Steps of the rest.
+        prefill_chunks: u32,
+        /// Tokens of the reply.
+        tokens: u32,
+        /// Tokens in the cache at its end.
+        context_tokens: u32,
+        /// Why it ended.
+        finish: Finish,
+        /// Turning tokens into text, ns.
+        detokenise_ns: u64,
+    },
+    /// The stamps of [`ReplyPath`], in its order.
+    ReplyPath([Stamp; 6]),
+    /// Order statistics of the decode steps, µs: median, P95, P99, slowest; and of their batches.
+    Steps {
+        /// How many there were.
+        count: u32,
+        /// P50, P95, P99, slowest, µs.
+        micros: [u32; 4],
+        /// Median and largest batch.
+        batch: [u16; 2],
+    },
+    /// One of the slowest decode steps.
+    SlowStep(SlowStep),
+}
+
 const _: () = assert!(
     size_of::<Event>() <= 64,
     "an event shall fit into a line of the cache"
 );
 
-impl Event {
+impl Part {
     /// Both halves of a path.
     #[must_use]
-    pub const fn path(ticket: Ticket, path: &Path) -> [Self; 2] {
+    pub const fn path(path: &Path) -> [Self; 2] {
         [
-            Self::PathBegin(
-                ticket,
-                [
-                    path.first_captured,
-                    path.last_captured,
-                    path.end_captured,
-                    path.received,
-                    path.resampled,
-                ],
-            ),
-            Self::PathEnd(
-                ticket,
-                [
-                    path.judged,
-                    path.started,
-                    path.encoded,
-                    path.decoded,
-                    path.assembled,
-                    path.handed_over,
-                ],
-            ),
+            Self::PathBegin([
+                path.first_captured,
+                path.last_captured,
+                path.end_captured,
+                path.received,
+                path.resampled,
+            ]),
+            Self::PathEnd([
+                path.judged,
+                path.started,
+                path.encoded,
+                path.decoded,
+                path.assembled,
+                path.handed_over,
+            ]),
         ]
     }
 
     /// The stamps of a reply.
     #[must_use]
-    pub const fn reply_path(ticket: Ticket, path: &ReplyPath) -> Self {
-        Self::ReplyPath(
-            ticket,
-            [
-                path.accepted,
-                path.prompted,
-                path.started,
-                path.prefilled,
-                path.first_token,
-                path.last_token,
-            ],
-        )
+    pub const fn reply_path(path: &ReplyPath) -> Self {
+        Self::ReplyPath([
+            path.accepted,
+            path.prompted,
+            path.started,
+            path.prefilled,
+            path.first_token,
+            path.last_token,
+        ])
     }
 }

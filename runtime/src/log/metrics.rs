@@ -130,11 +130,6 @@ impl Metrics {
         }
     }
 
-    /// One more of a counter.
-    pub fn count(&mut self, counter: &'static str) {
-        self.add(counter, 1);
-    }
-
     /// So many more of a counter.
     pub fn add(&mut self, counter: &'static str, more: u64) {
         *self.counters.entry(counter).or_default() += more;

@@ -8,8 +8,10 @@ mod assemble;
 pub mod cause;
 pub mod clock;
 pub mod device;
+mod draft;
 pub mod event;
 mod files;
+mod line;
 pub mod metrics;
 pub mod objective;
 pub mod queue;
@@ -120,10 +122,11 @@ impl Log {
         let shared = Arc::new(Shared::new(options.trace, options.text));
         let status = Arc::new(Mutex::new(Status::default()));
         let folder = options.folder.clone();
-        let writer = Writer::new(Arc::clone(&shared), Arc::clone(&status), options);
+        let (theirs, told) = (Arc::clone(&shared), Arc::clone(&status));
+        // What device this is, its clocks and its state are looked at there, so that nobody waits for it.
         let thread = std::thread::Builder::new()
             .name("latency-log".to_owned())
-            .spawn(move || writer.run());
+            .spawn(move || Writer::new(theirs, told, options).run());
         let thread = match thread {
             Ok(thread) => Some(thread),
             Err(error) => {
@@ -197,8 +200,7 @@ impl Log {
     /// The figures so far, in the text format of Prometheus.
     #[must_use]
     pub fn metrics(&self) -> String {
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.metrics.clone()
+        self.shared.metrics().exposition()
     }
 
     /// Where the log is.

@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use firstword_audio::clock::Stamp;
 
-use super::event::{Event, ModelId, Role, StreamId, Ticket};
+use super::event::{Event, ModelId, Part, Role, StreamId, Ticket};
+use super::metrics::Metrics;
 use super::queue::Queue;
 use super::rare::{Load, Model, Rare};
 use super::read::WorkKind;
@@ -24,7 +25,8 @@ pub const WORDS: usize = 64;
 pub(super) struct Shared {
     pub queue: Queue<Event>,
     /// Events that found the queue full, not yet told.
-    pub lost: AtomicU64,
+    lost: AtomicU64,
+    metrics: Mutex<Metrics>,
     closing: AtomicBool,
     wishes: AtomicU64,
     /// A wish was fulfilled; goes with the lock of the writer's status.
@@ -56,6 +58,7 @@ impl Shared {
         Self {
             queue: Queue::new(WAITING),
             lost: AtomicU64::new(0),
+            metrics: Mutex::default(),
             closing: AtomicBool::new(false),
             wishes: AtomicU64::new(0),
             fulfilled: Condvar::new(),
@@ -90,6 +93,20 @@ impl Shared {
 
     pub fn take_rare(&self) -> Vec<Rare> {
         std::mem::take(&mut *lock(&self.rare))
+    }
+
+    /// The figures so far. Stages do not come here: only the writing thread and who asks for them.
+    pub fn metrics(&self) -> MutexGuard<'_, Metrics> {
+        lock(&self.metrics)
+    }
+
+    /// Events that were lost since the last time; whoever takes them tells them.
+    pub fn take_lost(&self) -> u64 {
+        let lost = self.lost.swap(0, Relaxed);
+        if lost > 0 {
+            self.metrics().add("log_lost_events", lost);
+        }
+        lost
     }
 
     /// Somebody wants everything on the disk; the number of this wish.
@@ -313,16 +330,15 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, part: Part) {
         // One that is lost counts as a part: the record is found incomplete.
         self.parts += 1;
-        let _ = self.shared.push(event);
+        let _ = self.shared.push(Event::Part(self.ticket, part));
     }
 
     fn heard(&mut self, heard: &Heard<'_>) {
-        let (ticket, record) = (self.ticket, heard.record);
-        self.push(Event::Heard {
-            ticket,
+        let record = heard.record;
+        self.push(Part::Heard {
             stream: heard.stream,
             model: heard.model,
             utterance: record.utterance,
@@ -330,7 +346,7 @@ impl Run<'_> {
             end: record.end,
             ending: record.ending,
         });
-        for half in Event::path(ticket, &record.path) {
+        for half in Part::path(&record.path) {
             self.push(half);
         }
         let work = &record.work;
@@ -342,14 +358,10 @@ impl Run<'_> {
             work.decode,
             work.slowest_step,
         ];
-        self.push(Event::Work(
-            ticket,
-            spent.map(|spent| spent.as_nanos() as u64),
-        ));
-        self.push(Event::Counts(ticket, record.counts));
+        self.push(Part::Work(spent.map(|spent| spent.as_nanos() as u64)));
+        self.push(Part::Counts(record.counts));
         for word in heard.words.iter().take(WORDS) {
-            self.push(Event::Word {
-                ticket,
+            self.push(Part::Word {
                 captured: word.captured,
                 committed: word.committed,
                 handed_over: word.handed_over.unwrap_or(record.path.handed_over),
@@ -358,9 +370,8 @@ impl Run<'_> {
     }
 
     fn reply(&mut self, model: ModelId, reply: &Reply) {
-        let (ticket, steps) = (self.ticket, &reply.steps);
-        self.push(Event::Asked {
-            ticket,
+        let steps = &reply.steps;
+        self.push(Part::Asked {
             model,
             prompt_tokens: reply.prompt_tokens,
             cached_tokens: reply.cached_tokens,
@@ -370,16 +381,15 @@ impl Run<'_> {
             finish: reply.finish,
             detokenise_ns: reply.detokenise.as_nanos() as u64,
         });
-        self.push(Event::reply_path(ticket, &reply.path));
+        self.push(Part::reply_path(&reply.path));
         let micros = |d: std::time::Duration| u32::try_from(d.as_micros()).unwrap_or(u32::MAX);
-        self.push(Event::Steps {
-            ticket,
+        self.push(Part::Steps {
             count: steps.count,
             micros: [steps.p50, steps.p95, steps.p99, steps.slowest].map(micros),
             batch: [steps.batch_p50, steps.batch_max],
         });
         for slow in steps.slow.iter().filter(|slow| slow.step > 0) {
-            self.push(Event::SlowStep(ticket, *slow));
+            self.push(Part::SlowStep(*slow));
         }
     }
 
@@ -390,7 +400,7 @@ impl Run<'_> {
             parts: self.parts + 1,
             words_more,
         };
-        self.push(done);
+        let _ = self.shared.push(done);
     }
 
     /// Only where `log.text` asks for it; before the last event, so that it is there when that one is seen.

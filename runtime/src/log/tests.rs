@@ -337,6 +337,11 @@ fn events_that_find_the_queue_full_are_counted_in_the_next_record() {
         (&line["kind"], &line["lost_events"]),
         (&"request".into(), &10.into())
     );
+    let figures = shared.metrics().exposition();
+    assert!(
+        figures.contains("firstword_log_lost_events_total 10"),
+        "{figures}"
+    );
 }
 
 #[test]

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use firstword_audio::clock::Stamp;
 use serde::Serialize;
 
-use super::assemble::{Assembler, Line, line};
+use super::assemble::Assembler;
 use super::clock::Reading;
-use super::device::{Rail, Sample, Sampler, Zone};
+use super::device::{Full, Sampler};
 use super::files::{Files, Limits};
+use super::line::{Line, line};
 use super::recorder::Shared;
 use super::{Options, Sync};
 use crate::config::plain;
@@ -49,8 +50,6 @@ pub(super) struct Status {
     pub lost: u64,
     /// Bytes in segments.
     pub written: u64,
-    /// The figures so far.
-    pub metrics: String,
     /// Wishes to have everything on the disk that were fulfilled.
     pub flushed: u64,
 }
@@ -70,30 +69,6 @@ struct LostLine {
     records: u64,
     bytes: u64,
     why: &'static str,
-}
-
-/// The device's state in full.
-#[derive(Serialize)]
-struct DeviceLine<'a> {
-    #[serde(flatten)]
-    sample: WithoutTime<'a>,
-    zones: &'a [Zone],
-    cores_mhz: Vec<f64>,
-    rails: &'a [Rail],
-}
-
-/// A sample whose `at_ns` is that of its line.
-#[derive(Serialize)]
-#[serde(transparent)]
-struct WithoutTime<'a>(#[serde(serialize_with = "without_time")] &'a Sample);
-
-fn without_time<S: serde::Serializer>(sample: &&Sample, serializer: S) -> Result<S::Ok, S::Error> {
-    use serde::ser::Error;
-    let mut value = serde_json::to_value(sample).map_err(S::Error::custom)?;
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("at_ns");
-    }
-    value.serialize(serializer)
 }
 
 /// The thread's state.
@@ -118,7 +93,6 @@ pub(super) struct Writer {
     retry: Option<(Instant, Duration)>,
     synced: Instant,
     dirty: bool,
-    published: Instant,
     flushed: u64,
 }
 
@@ -147,7 +121,6 @@ impl Writer {
             retry: None,
             synced: now,
             dirty: false,
-            published: now,
             flushed: 0,
             shared,
             status,
@@ -185,10 +158,7 @@ impl Writer {
             self.lose(incomplete, 0, "queue_full");
         }
         if closing {
-            self.lost.events += self
-                .shared
-                .lost
-                .swap(0, std::sync::atomic::Ordering::Relaxed);
+            self.lost.events += self.shared.take_lost();
         }
         let due = self
             .pending_since
@@ -200,13 +170,8 @@ impl Writer {
         if at_once {
             self.flushed = wished;
             let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-            status.metrics = self.assembler.metrics.exposition();
             status.flushed = wished;
             self.shared.fulfilled.notify_all();
-        } else if now.duration_since(self.published) >= CLOCKS {
-            self.published = now;
-            let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-            status.metrics = self.assembler.metrics.exposition();
         }
     }
 
@@ -228,17 +193,10 @@ impl Writer {
         if !told
             && !self.pending.is_empty()
             && let Some(sample) = &self.assembler.device
+            && let Some(line) = line("device", sample.at, &Full::of(sample))
         {
-            let state = DeviceLine {
-                sample: WithoutTime(sample),
-                zones: &sample.zones,
-                cores_mhz: sample.cores_mhz.iter().map(|mhz| mhz.round()).collect(),
-                rails: &sample.rails,
-            };
-            if let Some(line) = line("device", sample.at, &state) {
-                self.told_state = Some(now);
-                self.take(line);
-            }
+            self.told_state = Some(now);
+            self.take(line);
         }
     }
 
@@ -247,12 +205,7 @@ impl Writer {
             return;
         }
         self.clocked = now;
-        let (marks, stepped) = self.assembler.clocks(Reading::now());
-        if stepped {
-            // What was measured before belongs to the segment that knows its clock.
-            self.flush(now, false);
-        }
-        for mark in marks {
+        for mark in self.assembler.clocks(Reading::now()) {
             self.take(mark);
         }
     }
@@ -306,7 +259,7 @@ impl Writer {
         self.lost.records += records;
         self.lost.bytes += bytes as u64;
         self.lost.why = why;
-        self.assembler.metrics.add("log_lost_records", records);
+        self.shared.metrics().add("log_lost_records", records);
     }
 
     fn flush(&mut self, now: Instant, closing: bool) {

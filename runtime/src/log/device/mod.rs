@@ -5,7 +5,7 @@ mod identity;
 mod sample;
 
 pub use identity::Identity;
-pub use sample::{Rail, Sample, Sampler, Zone};
+pub use sample::{Full, Rail, Sample, Sampler, Zone};
 
 use std::fs::File;
 use std::io::Read;

@@ -91,10 +91,9 @@ impl Sample {
     }
 }
 
-/// What a record has of a sample.
+/// What records and device lines have of a sample.
 #[derive(Serialize)]
-struct Compact<'a> {
-    at_ns: u64,
+struct State<'a> {
     temperature_c: Option<f64>,
     cpu_mhz: Option<f64>,
     cpu_max_mhz: Option<f64>,
@@ -108,29 +107,69 @@ struct Compact<'a> {
     power_mode: Option<&'a str>,
 }
 
+fn rounded(value: f64, digits: i32) -> f64 {
+    let scale = 10_f64.powi(digits);
+    (value * scale).round() / scale
+}
+
+impl<'a> State<'a> {
+    fn of(sample: &'a Sample) -> Self {
+        let to = |digits: i32| move |value: f64| rounded(value, digits);
+        Self {
+            temperature_c: sample.temperature_c.map(to(1)),
+            cpu_mhz: sample.cpu_mhz.map(to(0)),
+            cpu_max_mhz: sample.cpu_max_mhz.map(to(0)),
+            throttled: sample.throttled,
+            memory_available_bytes: sample.memory_available_bytes,
+            process_rss_bytes: sample.process_rss_bytes,
+            load_1m: sample.load_1m.map(to(2)),
+            busy: sample.busy.map(to(3)),
+            steal: sample.steal.map(to(3)),
+            power_mw: sample.power_mw.map(to(0)),
+            power_mode: sample.power_mode.as_deref(),
+        }
+    }
+}
+
+/// As a record has it: with its own time, without what is told of each zone, core and rail.
 impl Serialize for Sample {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let to = |digits: i32| {
-            move |value: f64| {
-                let scale = 10_f64.powi(digits);
-                (value * scale).round() / scale
-            }
-        };
-        Compact {
-            at_ns: self.at.as_nanos(),
-            temperature_c: self.temperature_c.map(to(1)),
-            cpu_mhz: self.cpu_mhz.map(to(0)),
-            cpu_max_mhz: self.cpu_max_mhz.map(to(0)),
-            throttled: self.throttled,
-            memory_available_bytes: self.memory_available_bytes,
-            process_rss_bytes: self.process_rss_bytes,
-            load_1m: self.load_1m.map(to(2)),
-            busy: self.busy.map(to(3)),
-            steal: self.steal.map(to(3)),
-            power_mw: self.power_mw.map(to(0)),
-            power_mode: self.power_mode.as_deref(),
+        #[derive(Serialize)]
+        struct Timed<'a> {
+            at_ns: u64,
+            #[serde(flatten)]
+            state: State<'a>,
         }
-        .serialize(serializer)
+        let at_ns = self.at.as_nanos();
+        let state = State::of(self);
+        Timed { at_ns, state }.serialize(serializer)
+    }
+}
+
+/// As a device line has it, whose time is that of the line: everything.
+#[derive(Serialize)]
+pub struct Full<'a> {
+    #[serde(flatten)]
+    state: State<'a>,
+    zones: &'a [Zone],
+    cores_mhz: Vec<f64>,
+    rails: &'a [Rail],
+}
+
+impl<'a> Full<'a> {
+    /// All of a sample.
+    #[must_use]
+    pub fn of(sample: &'a Sample) -> Self {
+        Self {
+            state: State::of(sample),
+            zones: &sample.zones,
+            cores_mhz: sample
+                .cores_mhz
+                .iter()
+                .map(|&mhz| rounded(mhz, 0))
+                .collect(),
+            rails: &sample.rails,
+        }
     }
 }
 
