@@ -9,6 +9,7 @@ mod line;
 mod lines;
 pub mod planted;
 mod segment;
+mod shape;
 mod wall;
 
 use std::cmp::Reverse;
@@ -17,11 +18,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 pub use follow::Follow;
-pub use line::{
-    Batch, Bench, Cause, Content, Device, Drop, Fault, Header, Line, Load, Loss, Mark, Micros,
-    Move, Objective, Reply, Step, Text, Trace, Work, WorkKind, parse,
-};
+pub use line::parse;
 pub use segment::{ReadError, Segment, is_segment};
+pub use shape::{
+    Batch, Bench, Cause, Content, Device, Drop, Fault, Header, Line, Load, Loss, Mark, Micros,
+    Move, Objective, Reply, Step, Text, Trace, Work, WorkKind,
+};
 pub use wall::{Range, Wall, WallError, span};
 
 use lines::{Lines, Next};

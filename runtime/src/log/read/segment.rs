@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::line::{self, Content, Fault};
+use super::line;
 use super::lines::{Lines, Next};
+use super::shape::{Content, Device, Fault};
 use super::{Range, Wall};
 use crate::config::plain;
 use crate::exit::name;
@@ -138,7 +139,7 @@ impl Segment {
 }
 
 /// `NVIDIA Jetson AGX Orin (cabinet-7), 12 cores`.
-fn in_words(device: &line::Device<'_>) -> Option<String> {
+fn in_words(device: &Device<'_>) -> Option<String> {
     let model = device.model.as_deref().or(device.cpu.as_deref());
     let mut words = model.or(device.hostname.as_deref())?.to_owned();
     if let (Some(_), Some(host)) = (model, device.hostname.as_deref()) {
